@@ -1,0 +1,216 @@
+"""The rules of `rules` and `changes` in CEL, as the API server checks them.
+
+It takes them only if their estimated cost stays within a budget, which is why every list, mapping and text of the
+models has a bound. That names in a list differ is no rule here: its type, map, says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from millrace_api.collect import (
+    LONGEST_AGE,
+    LONGEST_TRIGGER,
+    LONGEST_WINDOW,
+    SHORTEST_AGE,
+    SHORTEST_TRIGGER,
+    SHORTEST_WINDOW,
+)
+from millrace_api.rules import (
+    LONGEST_COMMIT,
+    LONGEST_NODE_LOST,
+    RESERVED_ENV,
+    SHORTEST_COMMIT,
+    SHORTEST_NODE_LOST,
+)
+from millrace_api.sinks import SINK_KINDS
+from millrace_api.stages import FUNCTION_KINDS, KINDS, RESERVED_STAGE_NAMES, TERMINAL_KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class CelRule:
+    """Something that must hold.
+
+    Attributes:
+        at: where in the schema it stands; "*" is every item of a list.
+        rule: the expression; `self` is the value at that place, `oldSelf` the one before an update.
+        message: what the API server says when it is broken.
+    """
+
+    at: tuple[str, ...]
+    rule: str
+    message: str
+
+
+def _endings(kinds: Sequence[str]) -> Iterator[Sequence[str]]:
+    for count in range(1, len(kinds) + 1):
+        yield from combinations(kinds, count)
+
+
+def _terminal_cel() -> str:
+    """True if the terminal stages are one of the allowed endings. CEL knows no index inside all(), so each ending is
+    spelled out.
+    """
+    terminal = " || ".join(f"has(s.{kind})" for kind in TERMINAL_KINDS)
+    count = f"self.filter(s, {terminal}).size()"
+    endings = [f"{count} == 0"]
+    for ending in _endings(TERMINAL_KINDS):
+        places = [f"has(self[self.size() - {len(ending) - i}].{kind})" for i, kind in enumerate(ending)]
+        endings.append(" && ".join([f"{count} == {len(ending)}", f"self.size() >= {len(ending)}", *places]))
+    return " || ".join(f"({ending})" for ending in endings)
+
+
+def _between(least: str, most: str) -> str:
+    return f"duration(self) >= duration('{least}') && duration(self) <= duration('{most}')"
+
+
+_STAGES: Final = ("spec", "stages")
+_COLLECT: Final = (*_STAGES, "*", "collect")
+
+RULES: Final[Sequence[CelRule]] = (
+    CelRule(
+        at=(*_STAGES, "*"),
+        rule=f"[{', '.join(f'has(self.{kind})' for kind in KINDS)}].filter(there, there).size() == 1",
+        message=f"a stage has exactly one of {', '.join(KINDS)}",
+    ),
+    CelRule(
+        at=(*_STAGES, "*", "name"),
+        rule=f"!(self in [{', '.join(repr(name) for name in RESERVED_STAGE_NAMES)}])",
+        message=f"{', '.join(RESERVED_STAGE_NAMES)} is reserved",
+    ),
+    CelRule(
+        at=_STAGES,
+        rule=_terminal_cel(),
+        message=f"{', then '.join(TERMINAL_KINDS)} only at the end of the chain",
+    ),
+    CelRule(
+        at=("spec",),
+        rule="has(self.deadLetter) || self.stages.all(s, "
+        + " && ".join(
+            f"!(has(s.{kind}) && has(s.{kind}.onError) && s.{kind}.onError == 'DeadLetter')"
+            for kind in FUNCTION_KINDS
+        )
+        + ")",
+        message="onError: DeadLetter needs spec.deadLetter",
+    ),
+    CelRule(
+        at=("spec",),
+        rule="has(self.deadLetter) || self.stages.all(s, "
+        "!(has(s.collect) && has(s.collect.window.late) && s.collect.window.late == 'DeadLetter'))",
+        message="window.late: DeadLetter needs spec.deadLetter",
+    ),
+    CelRule(
+        at=("spec",),
+        rule="!has(self.deadLetter) || self.deadLetter.topic != self.source.topic",
+        message="deadLetter.topic can't be the topic of the source",
+    ),
+    CelRule(
+        at=("spec",),
+        rule="self.stages.all(s, !has(s.produce) || (s.produce.topic != self.source.topic && "
+        "(!has(self.deadLetter) || s.produce.topic != self.deadLetter.topic)))",
+        message="produce.topic can't be the topic of the source or of deadLetter",
+    ),
+    CelRule(
+        at=("spec", "commit", "interval"),
+        rule=_between(SHORTEST_COMMIT, LONGEST_COMMIT),
+        message=f"from {SHORTEST_COMMIT} to {LONGEST_COMMIT}",
+    ),
+    CelRule(
+        at=("spec", "nodeLost", "after"),
+        rule=_between(SHORTEST_NODE_LOST, LONGEST_NODE_LOST),
+        message=f"from {SHORTEST_NODE_LOST} to {LONGEST_NODE_LOST}",
+    ),
+    CelRule(
+        at=("spec", "worker", "env", "*", "name"),
+        rule=f"self != '{RESERVED_ENV}'",
+        message=f"{RESERVED_ENV} is how a worker gets its index",
+    ),
+    *(
+        CelRule(
+            at=(*_COLLECT, "window", field),
+            rule=_between(least, LONGEST_WINDOW),
+            message=f"from {least} to {LONGEST_WINDOW}",
+        )
+        for field, least in (("size", SHORTEST_WINDOW), ("slide", SHORTEST_WINDOW), ("lateness", "0s"))
+    ),
+    CelRule(
+        at=(*_COLLECT, "window"),
+        # CEL's durations can't be divided, their milliseconds can; finer ones are left to the workers' reading. To make
+        # a duration of a text that the rule itself has made costs more than the whole budget.
+        rule="!has(self.slide) || !has(self.size) || self.slide.matches('[.un]') || duration(self.slide) < duration('1s') || "
+        "duration(self.size).getMilliseconds() % duration(self.slide).getMilliseconds() == 0",
+        message="slide must divide size",
+    ),
+    CelRule(
+        at=(*_COLLECT, "trigger", "interval"),
+        rule=_between(SHORTEST_TRIGGER, LONGEST_TRIGGER),
+        message=f"from {SHORTEST_TRIGGER} to {LONGEST_TRIGGER}",
+    ),
+    CelRule(
+        at=_COLLECT,
+        rule="has(self.function) != has(self.aggregate)",
+        message="a collect stage has exactly one of aggregate, function",
+    ),
+    CelRule(
+        at=_COLLECT,
+        rule="has(self.function) || (has(self.window) && has(self.window.size) && has(self.sink))",
+        message="aggregate needs window with size, and sink",
+    ),
+    CelRule(
+        at=_COLLECT,
+        rule="!has(self.function) || ((!has(self.groupBy) || self.groupBy.size() == 0) && "
+        "(!has(self.window) || (!has(self.window.size) && !has(self.window.slide))))",
+        message="groupBy, window.size and window.slide can't stand beside function",
+    ),
+    CelRule(
+        at=("spec",),
+        rule="self.stages.all(s, !has(s.collect) || !has(s.collect.sink) || !has(s.collect.sink.kafka) || "
+        "(s.collect.sink.kafka.topic != self.source.topic && "
+        "(!has(self.deadLetter) || s.collect.sink.kafka.topic != self.deadLetter.topic)))",
+        message="sink.kafka.topic can't be the topic of the source or of deadLetter",
+    ),
+    CelRule(
+        at=(*_COLLECT, "trigger"),
+        rule="!(has(self.interval) && has(self.onLag))",
+        message="a trigger is either interval or onLag",
+    ),
+    CelRule(
+        at=(*_COLLECT, "trigger", "onLag"),
+        rule="has(self.messages) || has(self.age)",
+        message="onLag has messages, age, or both",
+    ),
+    CelRule(
+        at=(*_COLLECT, "trigger", "onLag", "age"),
+        rule=_between(SHORTEST_AGE, LONGEST_AGE),
+        message=f"from {SHORTEST_AGE} to {LONGEST_AGE}",
+    ),
+    CelRule(
+        at=(*_COLLECT, "sink"),
+        rule=f"[{', '.join(f'has(self.{kind})' for kind in SINK_KINDS)}].filter(there, there).size() == 1",
+        message=f"a sink has exactly one of {', '.join(SINK_KINDS)}",
+    ),
+    CelRule(
+        at=("spec", "source", "startFrom"),
+        rule="self in ['Earliest', 'Latest'] || timestamp(self) >= timestamp('1970-01-01T00:00:00Z')",
+        message="a day that exists, from 1970-01-01T00:00:00Z on",
+    ),
+    CelRule(
+        at=("spec", "kafka", "properties"),
+        rule="self.all(key, key.size() <= 128)",
+        message="a property's name has at most 128 characters",
+    ),
+    CelRule(
+        at=("spec", "source", "topic"),
+        rule="self == oldSelf",
+        message="the topic can't be changed; make a new pipeline",
+    ),
+    CelRule(
+        at=("spec", "source"),
+        # has() on both sides: a rule on the field itself would not see it come or go
+        rule="has(self.groupId) == has(oldSelf.groupId) && (!has(self.groupId) || self.groupId == oldSelf.groupId)",
+        message="groupId can't be added, changed or removed later; make a new pipeline",
+    ),
+)

@@ -1,0 +1,24 @@
+"""Fields that are designed but not there yet, so that the one who writes them is told so and not "unknown key"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from millrace_api.problems import PathParts
+from millrace_api.stages import FUNCTION_KINDS
+
+_FUNCTION_STAGE: Final = frozenset({"pool", "retry", "ordering"})
+_COLLECT: Final = ("spec", "stages", "*", "collect")
+
+PLANNED: Final[dict[PathParts, frozenset[str]]] = {
+    ("spec",): frozenset({"deletionPolicy", "storage", "scaling"}),
+    ("spec", "stages", "*"): frozenset({"batch", "reduce"}),
+    (*_COLLECT, "spark"): frozenset({"driver", "executors"}),
+    ("spec", "worker"): frozenset({"labels", "annotations", "affinity", "topologySpread"}),
+    **{("spec", "stages", "*", kind): _FUNCTION_STAGE for kind in FUNCTION_KINDS},
+}
+
+
+def is_planned(parent: PathParts, key: str) -> bool:
+    """Whether `key` is a field that a later version has in the object at `parent`."""
+    return key in PLANNED.get(tuple("*" if isinstance(part, int) else part for part in parent), ())

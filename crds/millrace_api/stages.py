@@ -1,0 +1,102 @@
+"""The stages of a chain, and which of them may end it.
+
+A new kind is a new optional field of `Stage` with a model of its own, and a name in `KINDS`; one that ends a chain is
+named in `TERMINAL_KINDS` too, in the order in which such stages may follow each other.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from millrace_api.collect import CollectStage
+from millrace_api.forms import DnsLabel, FunctionRef, TopicName
+from millrace_api.model import Model
+from millrace_api.topic import NewTopic
+
+Format = Literal["json", "string", "bytes"]
+OnError = Literal["Stop", "DeadLetter"]
+Kind = Literal["map", "flatMap", "filter", "produce", "collect"]
+
+KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter", "produce", "collect")
+FUNCTION_KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter")
+TERMINAL_KINDS: Final[tuple[Kind, ...]] = ("produce", "collect")
+# A stage's own names are made as <groupId>.<stage>; and figures, errors and dead letters know stages by their names.
+RESERVED_STAGE_NAMES: Final = {
+    "claims": "<groupId>.claims is the consumer group that holds the claims",
+    "decode": "errors and dead letters call the reading of the source's format so",
+    "dead-letter": "figures call the writing of dead letters so",
+}
+
+
+class FunctionStage(Model):
+    """A stage that calls a Python function once for each message."""
+
+    function: FunctionRef = Field(
+        description="The function, as module:name. It gets the value; with a second parameter also the message (key, "
+        "headers, timestamp, partition, offset). map returns the new value, filter a bool, flatMap an iterable. "
+        '`raise millrace.Invalid("why")` sends the message to the dead letters.',
+    )
+    on_error: OnError = Field(
+        default="Stop",
+        description="What an exception other than millrace.Invalid does: Stop (default) stops the worker, which "
+        "names stage, partition and offset; DeadLetter sends the message to the dead letters, and needs "
+        "spec.deadLetter.",
+    )
+
+
+class ProduceStage(Model):
+    """A stage that writes each message to a topic."""
+
+    topic: TopicName = Field(description="The topic to write to. It can't be the source's.")
+    create: NewTopic | None = Field(
+        default=None,
+        description="Make the topic if it is not there. Without this a topic that is missing is an error.",
+    )
+    format: Format = Field(
+        default="json",
+        description="How a value is written: json (default; NaN and infinities become null), string (UTF-8 of a str) or "
+        "bytes (as it is). None is written as a record without a value. Key, headers and timestamp are kept.",
+    )
+
+
+class Stage(Model):
+    """One named step: `name` and exactly one of the kinds."""
+
+    name: DnsLabel = Field(
+        description="Name of the stage, unique in the pipeline: a DNS label, other than `claims`, `decode` and "
+        "`dead-letter`. It names the stage in errors, metrics and dead letters.",
+    )
+    map: FunctionStage | None = Field(
+        default=None, description="Replace each value by what the function returns."
+    )
+    flat_map: FunctionStage | None = Field(
+        default=None,
+        description="Replace each value by those in the iterable that the function returns; none drops the message.",
+    )
+    filter: FunctionStage | None = Field(
+        default=None, description="Keep the messages for which the function returns True, drop the others."
+    )
+    produce: ProduceStage | None = Field(
+        default=None, description="Write each message to a topic. Only as the last stage, or before collect."
+    )
+    collect: CollectStage | None = Field(
+        default=None,
+        description="Pass each value on to a Spark job that counts by group and window. Only as the last stage.",
+    )
+
+    @property
+    def kind(self) -> Kind:
+        """The stage's kind, as in the manifest: `map`, `flatMap`, ..."""
+        return next(kind for kind in KINDS if getattr(self, _ATTRIBUTES[kind]) is not None)
+
+    @property
+    def function_stage(self) -> FunctionStage | None:
+        """The stage's function and what goes with it; None for a kind without one."""
+        return self.map or self.flat_map or self.filter
+
+
+_ATTRIBUTES: Final = {
+    field.alias or name: name for name, field in Stage.model_fields.items() if name != "name"
+}

@@ -1,0 +1,55 @@
+"""The ConfigMaps that workers read: the manifest as they need it, and an own copy of the user's code.
+
+Both are named by a hash of what they hold and can't be changed, so that a worker which is started again in the middle of
+a change gets the manifest and the code of its own version, not a mixture; and a new version is a new pod template, which
+is what rolls the workers. The user's own ConfigMap is only read: nobody's edit of it reaches a running worker by halves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from millrace_api import ConsumerPipeline
+from millrace_api.tree import Tree
+from millrace_operator.objects import digest, mapping
+from millrace_operator.observed import Resource
+
+MANIFEST: Final = "pipeline.yaml"
+# What the operator does with these, it does without the workers: a change of them restarts none.
+_OPERATORS_OWN: Final = frozenset({"replicas", "suspend", "nodeLost"})
+_OF_PODS: Final = frozenset(
+    {"image", "imagePullSecrets", "resources", "nodeSelector", "tolerations", "priorityClassName", "env"}
+)
+
+
+def manifest(resource: Resource, pipeline: ConsumerPipeline) -> Tree:
+    """As the user wrote it, less what does not concern a worker: so that a field which gets a default in a later
+    version of Millrace rolls nobody.
+    """
+    spec = {key: value for key, value in resource.spec.items() if key not in _OPERATORS_OWN}
+    worker = {key: value for key, value in mapping(spec, "worker").items() if key not in _OF_PODS}
+    spec.pop("worker", None)
+    whole = {
+        "apiVersion": pipeline.api_version,
+        "kind": pipeline.kind,
+        "metadata": {"name": resource.name, "namespace": resource.namespace},
+        "spec": {**spec, **({"worker": worker} if worker else {})},
+    }
+    written = json.dumps(whole, indent=1, sort_keys=True)  # JSON is YAML
+    return _immutable(f"{resource.name}-manifest", {MANIFEST: written})
+
+
+def code(pipeline: ConsumerPipeline, data: Mapping[str, str]) -> Tree:
+    return _immutable(f"{pipeline.metadata.name}-code", dict(sorted(data.items())))
+
+
+def _immutable(prefix: str, data: Mapping[str, str]) -> Tree:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{prefix}-{digest(data)[:8]}"},
+        "immutable": True,
+        "data": data,
+    }

@@ -1,0 +1,196 @@
+"""Carries out what `reconcile` wants, for one pipeline at a time: looks, asks, writes, in that order.
+
+What it keeps in memory can be lost at any moment: Kafka clients and the last look at Kafka, by the pipeline's uid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from millrace.clock import Clock
+from millrace.connectivity.ports import Cluster as KafkaCluster
+from millrace.ownership.control_plane import Interrupted
+from millrace_api import ConsumerPipeline
+from millrace_api.tree import Tree
+from millrace_operator import children, names
+from millrace_operator.cache import Cache
+from millrace_operator.cluster import Cluster, Refused
+from millrace_operator.epochs import EpochMap
+from millrace_operator.kafka import PipelineKafka, Threads
+from millrace_operator.objects import CONFIG_MAPS, KINDS, NAMESPACES, PIPELINES, PODS, SECRETS, digest, text
+from millrace_operator.observed import KafkaView, Observed, Resource, Settings
+from millrace_operator.outcome import Outcome
+from millrace_operator.reconcile import reconcile
+from millrace_operator.recorder import Recorder
+from millrace_operator.resources import code_of, resource_of, secret_of, secret_values
+from millrace_operator.work_queue import Key
+
+ConnectKafka = Callable[[ConsumerPipeline, Mapping[str, str] | None], KafkaCluster]
+"""Clients for a pipeline, given the Secret's texts; None: it names none."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Of one pipeline. `of`: its uid, the part of its spec that concerns Kafka, its credentials: others need others."""
+
+    of: tuple[object, ...]
+    kafka: PipelineKafka
+    store: EpochMap
+    view: KafkaView | None = None
+
+
+class Controller:
+    """`reconcile_one` is what the work queue works with."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        pipelines: Mapping[Key, Tree],
+        connect: ConnectKafka,
+        clock: Clock,
+        settings: Settings,
+        threads: Threads,
+    ) -> None:
+        self._cluster, self._cache, self._pipelines = cluster, cache, pipelines
+        self._connect, self._clock, self._settings, self._threads = connect, clock, settings, threads
+        self._recorder = Recorder(cluster, clock)
+        self._memory: dict[Key, _Memory] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._log = structlog.get_logger("millrace.operator")
+
+    async def reconcile_one(self, key: Key) -> float | None:
+        """Seconds until it should be done again; None: nothing is left to do. Raises ClusterError."""
+        tree = self._pipelines.get(key)
+        if tree is None:
+            self._forget(key)
+            return None
+        resource = resource_of(tree)
+        observed, secret = await self._observe(key, resource)
+        outcome = reconcile(observed, self._clock.time())
+        memory = self._remember(key, resource, secret) if outcome.look else None
+        if memory is not None:
+            memory.store.ever = observed.epoch_ever
+            memory.view = await self._threads.look(memory.kafka)
+            observed, _ = await self._observe(key, resource)  # epoch 0 may have been published
+            outcome = reconcile(observed, self._clock.time())
+        await self._carry_out(key, resource, outcome, memory)
+        if outcome.finalizers == () and resource.deleted is not None:
+            return None
+        return 0.0 if outcome.kafka is not None and outcome.kafka.why == "act" else outcome.requeue_after
+
+    async def close(self) -> None:
+        for key in list(self._memory):
+            self._forget(key)
+        await asyncio.sleep(0)
+
+    async def _observe(self, key: Key, resource: Resource) -> tuple[Observed, Tree | None]:
+        """With the Secret, whose values are for Kafka's clients only."""
+        code, secret = None, None
+        if resource.pipeline is not None:
+            spec = resource.pipeline.spec
+            if spec.worker is not None and spec.worker.code is not None:
+                name = spec.worker.code.config_map_ref.name
+                code = code_of(await self._cluster.get(CONFIG_MAPS, resource.namespace, name))
+            if spec.kafka.credentials is not None:
+                name = spec.kafka.credentials.secret_ref.name
+                secret = await self._cluster.get(SECRETS, resource.namespace, name)
+        memory = self._memory.get(key)
+        observed = Observed(
+            resource,
+            self._settings,
+            children=self._cache.children(key, resource.uid),
+            pods=self._cache.pods(key),
+            nodes_lost=dict(self._cache.nodes_lost),
+            code=code,
+            secret=secret_of(secret),
+            kafka=memory.view if memory is not None and memory.of[0] == resource.uid else None,
+            namespace_ends=resource.deleted is not None and await self._namespace_ends(resource.namespace),
+        )
+        return observed, secret
+
+    async def _namespace_ends(self, namespace: str) -> bool:
+        try:
+            found = await self._cluster.get(NAMESPACES, "", namespace)
+        except Refused:
+            return False
+        return found is None or bool(text(found, "metadata", "deletionTimestamp"))
+
+    def _remember(self, key: Key, resource: Resource, secret: Tree | None) -> _Memory | None:
+        """Clients for this very spec; those of another one are closed."""
+        if resource.pipeline is None:
+            return self._memory.get(key)
+        concerned = {key: value for key, value in resource.spec.items() if key not in _NO_AFFAIR_OF_KAFKA}
+        of = (resource.uid, digest(concerned), text(secret, "metadata", "resourceVersion"))
+        memory = self._memory.get(key)
+        if memory is not None and memory.of == of:
+            return memory
+        view = memory.view if memory is not None and memory.of[0] == resource.uid else None
+        self._forget(key)
+        values = secret_values(secret) if secret is not None else None
+
+        def connect(pipeline: ConsumerPipeline) -> KafkaCluster:
+            return self._connect(pipeline, values)
+
+        store = EpochMap(
+            self._cluster,
+            asyncio.get_running_loop(),
+            namespace=resource.namespace,
+            pipeline=resource.name,
+            owner=children.owner_of(resource),
+        )
+        kafka = PipelineKafka(resource, connect, store, self._clock)
+        memory = self._memory[key] = _Memory(of, kafka, store, view)
+        return memory
+
+    def _forget(self, key: Key) -> None:
+        memory = self._memory.pop(key, None)
+        if memory is not None:  # not waited for: a client may take its time to close
+            closing = asyncio.create_task(self._threads.close(memory.kafka))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def _carry_out(
+        self, key: Key, resource: Resource, outcome: Outcome, memory: _Memory | None
+    ) -> None:
+        namespace = resource.namespace
+        if outcome.finalizers is not None:
+            metadata = {"finalizers": list(outcome.finalizers), "resourceVersion": resource.version}
+            await self._cluster.patch(PIPELINES, namespace, resource.name, {"metadata": metadata})
+        for tree in outcome.objects:
+            self._cache.took(await self._cluster.apply(tree))
+        for one in outcome.deletions:
+            await self._cluster.delete(KINDS[one.kind], namespace, one.name, uid=one.uid, grace=one.grace)
+        for pod in outcome.pods:
+            annotations = {"annotations": {names.EPOCH: str(pod.epoch)}}
+            told = await self._cluster.patch(PODS, namespace, pod.pod, {"metadata": annotations})
+            if told is not None:
+                self._cache.took(told)
+        if outcome.kafka is not None and memory is not None:
+            for event in await self._threads.work(memory.kafka, outcome.kafka):
+                level = "warning" if isinstance(event, Interrupted) else "info"
+                self._log.log(_LEVELS[level], "protocol", namespace=key[0], pipeline=key[1], did=str(event))
+            memory.view = memory.kafka.view
+        if outcome.status is not None:
+            await self._cluster.patch(
+                PIPELINES,
+                namespace,
+                resource.name,
+                {"status": _replaced(outcome.status, resource)},
+                status=True,
+            )
+        for happened in outcome.events:
+            await self._recorder.record(resource, happened)
+
+
+_NO_AFFAIR_OF_KAFKA = frozenset({"replicas", "suspend", "nodeLost", "worker"})
+_LEVELS = {"info": 20, "warning": 30}
+
+
+def _replaced(status: Tree, resource: Resource) -> Tree:
+    """As a merge patch: what is no longer said is taken away."""
+    return {**{key: None for key in resource.status if key not in status}, **status}

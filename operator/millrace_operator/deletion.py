@@ -1,0 +1,109 @@
+"""The end of a pipeline: an epoch with N = 0, so that the workers drain and park their claims with OP; the children; and
+only then the finalizer goes.
+
+It never hangs for ever: when the broker does not answer, or the namespace is going and takes the workers away itself,
+a deadline ends the wait. Nothing is lost then either: what was processed is committed, and the rest is in the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millrace.ownership.epoch import Epoch, EpochError
+from millrace_operator import names
+from millrace_operator.course import course
+from millrace_operator.objects import mapping, number, text
+from millrace_operator.observed import Observed
+from millrace_operator.outcome import Annotated, Deletion, Event, Outcome
+from millrace_operator.pods import crew
+
+_NAMESPACE_PATIENCE = 20.0  # seconds; nothing can be made any more in a namespace that is being deleted
+_LOOK = 1.0
+
+
+def end(observed: Observed, now: float) -> Outcome:
+    resource = observed.resource
+    if names.FINALIZER not in resource.finalizers:
+        return Outcome(look=False)
+    assert resource.deleted is not None
+    patience = _NAMESPACE_PATIENCE if observed.namespace_ends else observed.settings.drain_deadline
+    overdue = now - resource.deleted >= patience
+    stateful = observed.children.get(("StatefulSet", resource.name))
+    lost_after = resource.pipeline.spec.node_lost.after_seconds if resource.pipeline is not None else 300.0
+    hands = crew(
+        stateful,
+        observed.pods,
+        observed.nodes_lost,
+        now=now,
+        lost_after=min(lost_after, patience),
+        crash_after=observed.settings.crash_deadline,
+    )
+    way = course(observed.kafka, hands, 0)
+    idle = stateful is None and not observed.pods
+    if idle and not _begun(observed):
+        return _last(observed, ())
+    drained = way.settled and not observed.pods
+    if drained or (overdue and (idle or way.step is None)):
+        events = () if drained else (_abandoned(observed),)
+        return _last(observed, events)
+    scale = 0 if overdue else way.scale
+    objects = ()
+    deletions: list[Deletion] = [_of("Pod", pod, 0) for pod in hands.lost]
+    epoch = observed.kafka.epoch if observed.kafka is not None else None
+    if stateful is not None and scale == 0 and not text(stateful, "metadata", "deletionTimestamp"):
+        deletions.append(_of("StatefulSet", stateful))  # its pods go with it, each with its grace
+    told = tuple(
+        Annotated(text(pod, "metadata", "name"), epoch.number)
+        for pod in observed.pods
+        if epoch is not None
+        and epoch.number > 0
+        and text(pod, "metadata", "annotations", names.EPOCH) != str(epoch.number)
+        and not text(pod, "metadata", "deletionTimestamp")
+    )
+    return Outcome(
+        objects=objects, deletions=tuple(deletions), pods=told, kafka=way.work, requeue_after=_LOOK
+    )
+
+
+def _begun(observed: Observed) -> bool:
+    """Whether anything may be claimed: an epoch other than the first was published, now or at any time."""
+    if number(observed.resource.status, "epoch") > 0:
+        return True
+    published = observed.children.get(("ConfigMap", names.epoch_map(observed.resource.name)))
+    if published is None:
+        return False
+    try:
+        return Epoch.decode(text(published, "data", "epoch.json")).number > 0
+    except EpochError:
+        return True
+
+
+def _last(observed: Observed, events: tuple[Event, ...]) -> Outcome:
+    """Children first. The epoch is left to the garbage collector: without it a look at Kafka would publish another."""
+    resource = observed.resource
+    epoch = ("ConfigMap", names.epoch_map(resource.name))
+    left = [(key, tree) for key, tree in sorted(observed.children.items()) if key != epoch]
+    going: Sequence[Deletion] = [
+        _of(key[0], tree) for key, tree in left if not text(tree, "metadata", "deletionTimestamp")
+    ]
+    if left or observed.pods:
+        return Outcome(
+            deletions=tuple(going), look=False, events=events if going else (), requeue_after=_LOOK
+        )
+    rest = tuple(one for one in resource.finalizers if one != names.FINALIZER)
+    return Outcome(finalizers=rest, look=False)
+
+
+def _abandoned(observed: Observed) -> Event:
+    view = observed.kafka
+    why = (
+        view.failure.what
+        if view is not None and view.failure is not None
+        else "the workers did not end in time"
+    )
+    return Event("Warning", "DrainAbandoned", f"deleted without parking all claims: {why}"[:1000])
+
+
+def _of(kind: str, tree: object, grace: int | None = None) -> Deletion:
+    metadata = mapping(tree, "metadata")
+    return Deletion(kind, text(metadata, "name"), text(metadata, "uid"), grace)

@@ -1,0 +1,152 @@
+"""The conditions of a pipeline, from what was observed and from the course that it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from millrace.errors import ExitCode
+from millrace_api import ConsumerPipeline
+from millrace_operator.course import Course
+from millrace_operator.observed import KafkaView, Observed
+from millrace_operator.pods import Crew
+from millrace_operator.status import Verdict
+
+_SOURCE: Final[Mapping[ExitCode, str]] = {
+    ExitCode.BROKER_UNREACHABLE: "BrokerUnreachable",
+    ExitCode.CREDENTIALS: "CredentialsRejected",
+    ExitCode.TOPIC: "TopicMissing",
+    ExitCode.CLAIM_LOST: "ClaimLost",
+    ExitCode.CLAIM_FOREIGN: "ForeignClaim",
+    ExitCode.MANIFEST: "ManifestRefused",
+}
+# Nothing that the operator may do mends these.
+_STALLS: Final = frozenset({ExitCode.CLAIM_LOST, ExitCode.CLAIM_FOREIGN, ExitCode.MANIFEST})
+_NO_COLLECTOR: Final = (
+    "this version runs no collect stage on Kubernetes, and starts no worker whose rows nobody would take; take the stage "
+    "out, or use `millrace run`"
+)
+
+
+def refused(observed: Observed) -> Sequence[Verdict]:
+    """Of a pipeline whose spec can't be used, although the API server took it."""
+    problems = observed.resource.problems
+    told = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:5]) or "it can't be read"
+    return [
+        Verdict("Ready", "False", "InvalidSpec", told),
+        Verdict("SourceReady", "Unknown", "InvalidSpec"),
+        Verdict("WorkersReady", "Unknown", "InvalidSpec"),
+        Verdict("CollectorReady", "Unknown", "InvalidSpec"),
+        Verdict("Stalled", "True", "InvalidSpec", told),
+    ]
+
+
+def verdicts(
+    observed: Observed,
+    pipeline: ConsumerPipeline,
+    crew: Crew,
+    way: Course,
+    *,
+    wanted: int,
+    lacking: tuple[str, str] | None,
+) -> Sequence[Verdict]:
+    """`lacking`: what workers can't start without, as reason and message."""
+    view = observed.kafka
+    source = _source(view)
+    collector = _collector(pipeline)
+    settled = way.settled and lacking is None
+    workers = _workers(crew, wanted, lacking, settled=settled)
+    parts = [source, workers, collector]
+    bad = next((part for part in parts if part.status != "True"), None)
+    stalled = _stalled(view, collector)
+    found = []
+    if bad is None and settled:
+        reason = "Suspended" if pipeline.spec.suspend else "Parked" if wanted == 0 else "Running"
+        found.append(Verdict("Ready", "True", reason, _RUNNING[reason]))
+    elif bad is None or (bad.reason == "Starting" and source.status == "True"):
+        found.append(Verdict("Ready", "False", "Reconciling", _waits(way)))
+    else:
+        found.append(Verdict("Ready", "False", bad.reason, bad.message))
+    found += parts
+    found += _degraded(view, crew)
+    if stalled is not None:
+        found.append(stalled)
+    elif not settled:
+        found.append(Verdict("Reconciling", "True", "Reconciling", _waits(way)))
+    return found
+
+
+_RUNNING: Final = {
+    "Running": "all workers are ready and the epoch is theirs",
+    "Parked": "no worker is wanted; the pipeline's place is kept",
+    "Suspended": "spec.suspend is true; the pipeline's place is kept",
+}
+
+
+def has_collector(pipeline: ConsumerPipeline) -> bool:
+    return any(stage.collect is not None for stage in pipeline.spec.stages)
+
+
+def _source(view: KafkaView | None) -> Verdict:
+    if view is None or (view.epoch is None and view.failure is None):
+        return Verdict("SourceReady", "Unknown", "Waiting", "not looked at yet")
+    if view.failure is not None:
+        reason = _SOURCE.get(view.failure.code, "KafkaFailed")
+        remedy = f"; {view.failure.remedy}" if view.failure.remedy else ""
+        return Verdict("SourceReady", "False", reason, view.failure.what + remedy)
+    return Verdict("SourceReady", "True", "Reachable", f"{view.partitions} partitions")
+
+
+def _workers(crew: Crew, wanted: int, lacking: tuple[str, str] | None, *, settled: bool) -> Verdict:
+    if lacking is not None:
+        return Verdict("WorkersReady", "False", *lacking)
+    if crew.troubles:
+        worst = crew.troubles[0]
+        same = [str(trouble.index) for trouble in crew.troubles if trouble.reason == worst.reason]
+        who = f"worker {same[0]}" if len(same) == 1 else f"workers {', '.join(same[:10])}"
+        return Verdict("WorkersReady", "False", worst.reason, f"{who}: {worst.message}")
+    if not settled or crew.ready < wanted:
+        return Verdict("WorkersReady", "False", "Starting" if wanted else "Stopping")
+    return Verdict("WorkersReady", "True", "AllReady" if wanted else "NoneWanted")
+
+
+def _collector(pipeline: ConsumerPipeline) -> Verdict:
+    if has_collector(pipeline):
+        return Verdict("CollectorReady", "False", "NotAvailable", _NO_COLLECTOR)
+    return Verdict("CollectorReady", "True", "NoCollector", "the pipeline has no collect stage")
+
+
+def _degraded(view: KafkaView | None, crew: Crew) -> Iterator[Verdict]:
+    if crew.troubles and crew.ready:
+        worst = crew.troubles[0]
+        message = f"worker {worst.index}: {worst.message}; its partitions wait, the others go on"
+        yield Verdict("Degraded", "True", worst.reason, message)
+    elif view is not None and view.strays:
+        message = (
+            f"{', '.join(view.strays[:3])[:200]} is subscribed in the pipeline's group; it disturbs nothing but what lag "
+            "tools show; let it use a group of its own"
+        )
+        yield Verdict("Degraded", "True", "StraySubscriber", message)
+
+
+def _stalled(view: KafkaView | None, collector: Verdict) -> Verdict | None:
+    if view is not None and view.failure is not None and view.failure.code in _STALLS:
+        source = _source(view)
+        return Verdict("Stalled", "True", source.reason, source.message)
+    if collector.status == "False":
+        return Verdict("Stalled", "True", collector.reason, collector.message)
+    return None
+
+
+def _waits(way: Course) -> str:
+    match type(way.step).__name__:
+        case "Scale" | "AwaitReady":
+            return "waits for workers to be ready"
+        case "AwaitPassing":
+            return "waits until leaving workers have passed their partitions on"
+        case "Advance":
+            return "a new epoch is about to be published"
+        case "Settled":
+            return "partitions are changing hands"
+        case _:
+            return "waits for Kafka to be looked at"

@@ -1,0 +1,246 @@
+"""The operator as a process of its own: a real API server with controllers and kwok's pods, and a real broker.
+
+No worker really runs: kwok claims that pods do. What workers do for the protocol is done by `WorkerDouble`s, which hold
+and pass claims at the real broker, one for each pod that there is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.plane import ControlPlane
+from millrace.clock import Deadline, SystemClock
+from millrace.connectivity.confluent import ConfluentCluster
+from millrace.errors import MillraceError
+from millrace.local.broker.embedded import EmbeddedBroker
+from millrace.ownership.epoch import Epoch
+from worker_double import WorkerDouble
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "air"
+PIPELINE = f"/apis/millrace.dev/v1alpha1/namespaces/{NAMESPACE}/consumerpipelines/flights"
+STATEFUL = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/flights"
+EPOCH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/flights-epoch"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CLOCK = SystemClock()
+
+
+class Operator:
+    """The process, and the doubles of the workers on a thread."""
+
+    def __init__(self, plane: ControlPlane, broker: EmbeddedBroker, directory: Path) -> None:
+        self.plane, self.broker, self.directory = plane, broker, directory
+        self.process: subprocess.Popen[bytes] | None = None
+        self.doubles: dict[str, WorkerDouble] = {}
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._play, daemon=True)
+
+    def start(self) -> None:
+        paths = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker", "operator"))
+        with (self.directory / "operator.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "millrace_operator.main",
+                    "--kubeconfig", str(self.plane.kubeconfig), "--http", "127.0.0.1:0",
+                ],
+                env={**os.environ, "PYTHONPATH": paths, "KUBECONFIG": str(self.plane.kubeconfig)},
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        if not self._thread.is_alive() and not self._end.is_set():
+            self._thread.start()
+
+    def stop(self, *, kill: bool = False) -> int:
+        assert self.process is not None
+        if kill:
+            self.process.kill()
+        else:
+            self.process.terminate()
+        return self.process.wait(40)
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join(20)
+        if self.process is not None and self.process.poll() is None:
+            self.stop(kill=True)
+
+    def log(self) -> str:
+        return (self.directory / "operator.log").read_text()
+
+    def get(self, path: str) -> dict[str, Any]:
+        return self.plane.request("GET", path).body
+
+    def condition(self, kind: str, path: str = PIPELINE) -> tuple[str, str]:
+        for condition in self.get(path).get("status", {}).get("conditions", []):
+            if condition["type"] == kind:
+                return condition["status"], condition["reason"]
+        return "", ""
+
+    def eventually(self, what: Callable[[], bool], seconds: float = 90.0) -> None:
+        deadline = Deadline.after(CLOCK, seconds)
+        while not what():
+            if deadline.expired():
+                status = json.dumps(self.get(PIPELINE).get("status", {}), indent=1)
+                raise AssertionError(f"it never was so\n{status}\n{self.log()[-4000:]}")
+            CLOCK.sleep(0.2)
+
+    def _epoch(self) -> Epoch | None:
+        data = self.get(EPOCH).get("data")
+        return Epoch.decode(data["epoch.json"]) if data else None
+
+    def _play(self) -> None:
+        cluster = ConfluentCluster(
+            self.broker.bootstrap, credentials=None, properties={}, client_id="doubles"
+        )
+        while not self._end.wait(0.2):
+            there = {pod["metadata"]["uid"]: pod for pod in self.get(PODS).get("items", [])}
+            for uid in [uid for uid in self.doubles if uid not in there]:
+                self.doubles.pop(uid).end()
+            for uid, pod in there.items():
+                if uid not in self.doubles:
+                    index = int(pod["metadata"]["name"].rpartition("-")[2])
+                    self.doubles[uid] = WorkerDouble(
+                        cluster,
+                        self._epoch,
+                        index,
+                        topic="flights",
+                        claims_group=f"{NAMESPACE}.flights.claims",
+                    )
+                try:
+                    self.doubles[uid].work(processed=1)
+                except MillraceError:
+                    continue  # the next round is another try
+        for double in self.doubles.values():
+            double.end()
+
+
+def manifest(broker: EmbeddedBroker, **spec: object) -> dict[str, Any]:
+    """The workers' part of the flights."""
+    found = yaml.safe_load((ROOT / "examples" / "flights" / "pipeline.yaml").read_text())
+    found["metadata"] = {"name": "flights", "namespace": NAMESPACE}
+    found["spec"]["stages"] = [stage for stage in found["spec"]["stages"] if "collect" not in stage]
+    found["spec"]["kafka"] = {"bootstrapServers": broker.bootstrap}
+    del found["spec"]["source"]["groupId"]
+    found["spec"] |= {
+        "worker": {"image": "flights:1", "code": {"configMapRef": {"name": "flights-code"}}},
+        **spec,
+    }
+    return dict(found)
+
+
+@pytest.fixture
+def operator(
+    start_plane: Callable[..., ControlPlane], kafka: EmbeddedBroker, tmp_path: Path
+) -> Iterator[Operator]:
+    plane = start_plane(pods=True)
+    crd = ROOT / "crds" / "millrace.dev_consumerpipelines.yaml"
+    assert plane.kubectl("apply", "-f", str(crd)).returncode == 0
+    assert (
+        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(crd)).returncode == 0
+    )
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
+    code = {"metadata": {"name": "flights-code"}, "data": {"flights.py": "def score(value): return value"}}
+    plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", code)
+    found = Operator(plane, kafka, tmp_path)
+    yield found
+    found.close()
+
+
+def test_a_pipeline_from_apply_to_delete(operator: Operator, kafka: EmbeddedBroker) -> None:
+    operator.start()
+    assert operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka)).status in (200, 201)
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
+    status = operator.get(PIPELINE)["status"]
+    assert (status["epoch"], status["partitions"], status["readyReplicas"]) == (1, 12, 3)
+    assert [worker["index"] for worker in status["workers"]] == [0, 1, 2]
+
+    # growing, shrinking by the scale subresource
+    scale = {"metadata": {"name": "flights", "namespace": NAMESPACE}, "spec": {"replicas": 5}}
+    assert operator.plane.request("PUT", f"{PIPELINE}/scale", scale).status == 200
+    operator.eventually(lambda: _settled(operator, 5))
+    scale["spec"] = {"replicas": 2}
+    operator.plane.request("PUT", f"{PIPELINE}/scale", scale)
+    operator.eventually(lambda: _settled(operator, 2))
+    assert operator.get(STATEFUL)["spec"]["replicas"] == 2
+
+    # a new start over an unchanged cluster writes nothing
+    CLOCK.sleep(3)
+    assert operator.stop() == 0
+    before = len(_writes(operator.plane))
+    assert before > 10
+    operator.start()
+    operator.eventually(lambda: operator.log().count('"leading"') == 2)
+    CLOCK.sleep(8)
+    assert _writes(operator.plane)[before:] == []
+
+    # somebody scales the StatefulSet: it is put back
+    operator.plane.request("PATCH", f"{STATEFUL}?force=true", _scaled(7))
+    operator.eventually(lambda: operator.get(STATEFUL)["spec"]["replicas"] == 2)
+
+    # suspended, after a crash of the operator
+    operator.stop(kill=True)
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka, suspend=True))
+    operator.start()
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Suspended"))
+    assert operator.get(PODS)["items"] == []
+    assert [worker["index"] for worker in operator.get(PIPELINE)["status"]["workers"]] == [-1]
+
+    # deleted: children gone, nothing left behind
+    assert operator.plane.request("DELETE", PIPELINE).status == 200
+    operator.eventually(lambda: operator.plane.request("GET", PIPELINE).status == 404)
+    operator.eventually(lambda: operator.plane.request("GET", EPOCH).status == 404)
+    assert operator.plane.request("GET", STATEFUL).status == 404
+    assert operator.stop() == 0
+
+
+def test_a_bad_pipeline_says_why_and_harms_none(operator: Operator, kafka: EmbeddedBroker) -> None:
+    operator.start()
+    bad = manifest(kafka)
+    bad["metadata"]["name"] = "bad"
+    bad["spec"]["kafka"] = {"bootstrapServers": "127.0.0.1:1"}
+    path = PIPELINE.replace("flights", "bad")
+    assert operator.plane.request("PATCH", f"{path}?force=true", bad).status == 201
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka))
+
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
+    operator.eventually(lambda: operator.condition("SourceReady", path) == ("False", "BrokerUnreachable"))
+
+
+def _scaled(replicas: int) -> Mapping[str, object]:
+    return {
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "flights", "namespace": NAMESPACE}, "spec": {"replicas": replicas},
+    }  # fmt: skip
+
+
+def _settled(operator: Operator, replicas: int) -> bool:
+    status = operator.get(PIPELINE).get("status", {})
+    return (
+        operator.condition("Ready") == ("True", "Running")
+        and status.get("readyReplicas") == replicas
+        and len(status.get("workers", ())) == replicas
+    )
+
+
+def _writes(plane: ControlPlane) -> list[str]:
+    """What the operator wrote, less its lease and events. Nobody else here speaks through aiohttp."""
+    verbs = {"create", "update", "patch", "delete", "deletecollection"}
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in plane.audited()
+        if event["verb"] in verbs
+        and "aiohttp" in event.get("userAgent", "")
+        and event.get("objectRef", {}).get("resource") not in ("leases", "events")
+    ]

@@ -1,0 +1,361 @@
+"""A cluster in memory around the pure core of the operator: an API server that only stores, a StatefulSet controller, a
+kubelet whose pods are `WorkerDouble`s, a garbage collector; and Kafka in memory with the real control plane.
+
+Time moves only here. Everything may be stopped in the middle (`reconcile(parts=n)`), as by a crash of the operator.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from millrace.clock import VirtualClock
+from millrace.connectivity.memory import MemoryBroker
+from millrace.errors import ExitCode, MillraceError
+from millrace.ownership.claim import Claim
+from millrace.ownership.control_plane import ControlPlane, Interrupted
+from millrace.ownership.epoch import Epoch
+from millrace.ownership.epoch_store import EpochConflict, Published
+from millrace_api import InvalidManifest, parse
+from millrace_operator import names
+from millrace_operator.observed import Failure, KafkaView, Observed, Resource, Secret, Settings
+from millrace_operator.outcome import Outcome
+from millrace_operator.pods import node_lost_since
+from millrace_operator.reconcile import reconcile
+from worker_double import WorkerDouble
+
+MANIFEST = """
+apiVersion: millrace.dev/v1alpha1
+kind: ConsumerPipeline
+metadata: {name: flights, namespace: air}
+spec:
+  replicas: 2
+  kafka: {bootstrapServers: "kafka:9092"}
+  source: {topic: flights, create: {partitions: 6}}
+  stages: [{name: scored, map: {function: "flights:score"}}]
+  worker: {image: "flights:1", code: {configMapRef: {name: flights-code}}}
+"""
+PARTITIONS = 6
+Object = dict[str, Any]
+
+
+class World:
+    def __init__(self, **spec: object) -> None:
+        self.clock = VirtualClock()
+        self.broker = MemoryBroker(self.clock)
+        self.broker.create_topic("flights", PARTITIONS)
+        for partition in range(PARTITIONS):
+            self.broker.append("flights", partition, [b"{}"] * 100)
+        self.pipeline: Object | None = yaml.safe_load(MANIFEST)
+        self.pipeline["spec"].update(spec)
+        self.pipeline["metadata"] |= {"uid": "u-1", "generation": 1, "finalizers": []}
+        self.pipeline["status"] = {}
+        self.code: dict[str, str] | None = {"flights.py": "def score(v): return v"}
+        self.secret: Secret | None = None
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.pods: dict[int, Object] = {}
+        self.doubles: dict[int, WorkerDouble] = {}
+        self.nodes: dict[str, Object] = {"n1": {"metadata": {"name": "n1"}}}
+        self.broken: Mapping[int, Object] = {}  # status of pods that don't come up, by index
+        self.namespace_ends = False
+        self.broker_away = False
+        self.settings = Settings()
+        self.view: KafkaView | None = None
+        self.writes: list[str] = []
+        self.events: list[tuple[str, str]] = []
+        self._count = 0
+        self._plane: ControlPlane | None = None
+
+    # what the operator does
+
+    def observed(self) -> Observed:
+        assert self.pipeline is not None
+        metadata = self.pipeline["metadata"]
+        try:
+            pipeline, problems = parse({k: v for k, v in self.pipeline.items() if k != "status"}), ()
+        except InvalidManifest as error:
+            pipeline, problems = None, error.problems
+        resource = Resource(
+            name=metadata["name"],
+            namespace=metadata["namespace"],
+            uid=metadata["uid"],
+            generation=metadata["generation"],
+            version="1",
+            pipeline=pipeline,
+            problems=problems,
+            deleted=metadata.get("deletedAt"),
+            finalizers=tuple(metadata["finalizers"]),
+            status=copy.deepcopy(self.pipeline["status"]),
+            spec=self.pipeline["spec"],
+        )
+        lost = {
+            name: since for name, node in self.nodes.items() if (since := node_lost_since(node)) is not None
+        }
+        return Observed(
+            resource,
+            self.settings,
+            children=copy.deepcopy(self.objects),
+            pods=tuple(copy.deepcopy(list(self.pods.values()))),
+            nodes_lost=lost,
+            code=self.code,
+            secret=self.secret,
+            kafka=self.view,
+            namespace_ends=self.namespace_ends,
+        )
+
+    def reconcile(self, parts: int = 1000) -> Outcome:
+        """Look, decide, carry out; at most so many parts of it, as if the operator had died then."""
+        if self.pipeline is None:
+            return Outcome(look=False)
+        outcome = reconcile(self.observed(), self.clock.time())
+        if outcome.look:
+            self.look()
+            outcome = reconcile(self.observed(), self.clock.time())
+        actions: list[tuple[str, Any]] = []
+        if outcome.finalizers is not None:
+            actions.append(("finalizers", outcome.finalizers))
+        actions += [("apply", tree) for tree in outcome.objects]
+        actions += [("delete", one) for one in outcome.deletions]
+        actions += [("annotate", one) for one in outcome.pods]
+        if outcome.kafka is not None:
+            actions.append(("kafka", outcome.kafka))
+        if outcome.status is not None:
+            actions.append(("status", outcome.status))
+        for what, value in actions[:parts]:
+            getattr(self, f"_{what}")(value)
+        self.events += [(event.type, event.reason) for event in outcome.events]
+        return outcome
+
+    def restart_operator(self) -> None:
+        self.view, self._plane = None, None
+
+    def look(self) -> None:
+        if self.broker_away:
+            self.view = KafkaView(failure=Failure(ExitCode.BROKER_UNREACHABLE, "no broker answers"))
+            return
+        failure = self.view.failure if self.view is not None else None
+        seen = self.plane().observe()
+        lag = {p: 100 - record.offset for p, record in seen.claims.items()}
+        if failure is not None and failure.code not in (10, 11):
+            failure = None
+        self.view = KafkaView(
+            seen.identity, seen.epoch, seen.partitions, seen.claims, seen.mirror, lag, failure
+        )
+
+    def plane(self) -> ControlPlane:
+        if self._plane is None:
+            assert self.pipeline is not None
+            self._plane = ControlPlane(
+                self.broker.cluster(client_id="op"),
+                _Store(self),
+                self.clock,
+                uid=self.pipeline["metadata"]["uid"],
+                topic="flights",
+                group="air.flights",
+                claims_group="air.flights.claims",
+            )
+        return self._plane
+
+    def _finalizers(self, finalizers: tuple[str, ...]) -> None:
+        assert self.pipeline is not None
+        self.writes.append(f"finalizers {list(finalizers)}")
+        self.pipeline["metadata"]["finalizers"] = list(finalizers)
+        if not finalizers and "deletedAt" in self.pipeline["metadata"]:
+            self.pipeline = None
+            self.objects.clear()  # the garbage collector, by the owner references
+
+    def _apply(self, tree: Object) -> None:
+        key = tree["kind"], tree["metadata"]["name"]
+        self.writes.append(f"apply {key}")
+        old = self.objects.get(key)
+        new = copy.deepcopy(dict(tree))
+        new["metadata"] = dict(new["metadata"])
+        before = old["metadata"] if old else {"uid": f"uid-{self._next()}", "generation": 0}
+        changed = old is None or old.get("spec") != new.get("spec")
+        new["metadata"] |= {"uid": before["uid"], "generation": before["generation"] + changed}
+        if old and "status" in old:
+            new["status"] = old["status"]
+        self.objects[key] = new
+
+    def _delete(self, one: Any) -> None:
+        self.writes.append(f"delete {one.kind} {one.name}")
+        if one.kind == "Pod":
+            for index, pod in list(self.pods.items()):
+                if pod["metadata"]["name"] == one.name and pod["metadata"]["uid"] == one.uid:
+                    self.end_pod(index)
+        elif self.objects.get((one.kind, one.name), {}).get("metadata", {}).get("uid") == one.uid:
+            del self.objects[one.kind, one.name]
+
+    def _annotate(self, one: Any) -> None:
+        self.writes.append(f"annotate {one.pod} {one.epoch}")
+        for pod in self.pods.values():
+            if pod["metadata"]["name"] == one.pod:
+                pod["metadata"]["annotations"][names.EPOCH] = str(one.epoch)
+
+    def _kafka(self, work: Any) -> None:
+        try:
+            done = self.plane().reconcile(work.replicas, work.fleet)
+        except MillraceError as error:
+            assert self.view is not None
+            v = self.view
+            failure = Failure(error.code, error.what)
+            self.view = KafkaView(v.identity, v.epoch, v.partitions, v.claims, v.mirror, v.lag, failure)
+            return
+        real = [event for event in done.events if not isinstance(event, Interrupted)]
+        if real:
+            self.writes.append(f"kafka {[type(event).__name__ for event in real]}")
+
+    def _status(self, status: Object) -> None:
+        assert self.pipeline is not None
+        ready = next(c for c in status["conditions"] if c["type"] == "Ready")
+        self.writes.append(f"status {ready['status']} {ready['reason']}")
+        self.pipeline["status"] = copy.deepcopy(dict(status))
+
+    # what the cluster does
+
+    def kubelet(self, processed: int = 0) -> None:
+        """The StatefulSet controller and the nodes, one round of each."""
+        live = self.objects.get(("StatefulSet", "flights"))
+        scale = live["spec"]["replicas"] if live else 0
+        for index in [i for i in self.pods if i >= scale]:
+            if self._node_lost(index):
+                self.pods[index]["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
+            else:
+                self.end_pod(index)
+        for index in range(scale):
+            if index not in self.pods and live is not None:
+                self._start_pod(index, live)
+        for index, double in list(self.doubles.items()):
+            if index not in self.broken:
+                double.work(processed)
+            self._show(index, double)
+        if live is not None:
+            live["status"] = {
+                "observedGeneration": live["metadata"]["generation"],
+                "currentRevision": "r",
+                "updateRevision": "r",
+            }
+
+    def _start_pod(self, index: int, live: Object) -> None:
+        self.pods[index] = {
+            "metadata": {
+                "name": f"flights-{index}",
+                "uid": f"pod-{self._next()}",
+                "annotations": {},
+                "labels": {"controller-revision-hash": "r", "apps.kubernetes.io/pod-index": str(index)},
+            },
+            "spec": {
+                "nodeName": f"n{self._count}" if f"n{self._count}" in self.nodes else "n1",
+                "volumes": live["spec"]["template"]["spec"]["volumes"],
+            },
+        }
+        cluster = self.broker.cluster(client_id=f"w{index}")
+        self.doubles[index] = WorkerDouble(
+            cluster, self.epoch, index, topic="flights", claims_group="air.flights.claims"
+        )
+
+    def end_pod(self, index: int) -> None:
+        self.pods.pop(index, None)
+        double = self.doubles.pop(index, None)
+        if double is not None:
+            double.end()
+
+    def _node_lost(self, index: int) -> bool:
+        return node_lost_since(self.nodes[self.pods[index]["spec"]["nodeName"]]) is not None
+
+    def _show(self, index: int, double: WorkerDouble) -> None:
+        ready = double.ready and index not in self.broken
+        status: Object = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+        self.pods[index]["status"] = {**status, **self.broken.get(index, {})}
+
+    def settle(self, rounds: int = 40, processed: int = 0) -> None:
+        """Operator and cluster in turns until the operator has nothing to write. Raises AssertionError if that never is."""
+        for _ in range(rounds):
+            before = len(self.writes)
+            outcome = self.reconcile()
+            self.kubelet(processed)
+            self.clock.advance(1.0)
+            if len(self.writes) == before and not outcome.writes and self.quiet():
+                return
+        raise AssertionError(f"never quiet: {self.writes[-12:]}")
+
+    def quiet(self) -> bool:
+        """Whether another round would find nothing to do; it is made, to see."""
+        before = len(self.writes)
+        self.kubelet()
+        self.reconcile()
+        return len(self.writes) == before
+
+    # looking
+
+    def epoch(self) -> Epoch | None:
+        found = self.objects.get(("ConfigMap", "flights-epoch"))
+        return Epoch.decode(found["data"]["epoch.json"]) if found else None
+
+    def published(self) -> Epoch:
+        found = self.epoch()
+        assert found is not None
+        return found
+
+    def claims(self) -> dict[int, int]:
+        """Holder of each partition."""
+        admin = self.broker.cluster(client_id="test").admin()
+        records = admin.group_offsets("air.flights.claims", "flights", range(PARTITIONS), 1, stable=False)
+        return {p: c.holder for p, r in records.items() if (c := Claim.decode(r.metadata))}
+
+    def condition(self, kind: str) -> tuple[str, str]:
+        assert self.pipeline is not None
+        for c in self.pipeline["status"].get("conditions", []):
+            if c["type"] == kind:
+                return c["status"], c["reason"]
+        return "", ""
+
+    def change(self, **spec: object) -> None:
+        assert self.pipeline is not None
+        self.pipeline["spec"].update(spec)
+        self.pipeline["metadata"]["generation"] += 1
+
+    def delete(self) -> None:
+        assert self.pipeline is not None
+        self.pipeline["metadata"].setdefault("deletedAt", self.clock.time())
+        if not self.pipeline["metadata"]["finalizers"]:
+            self.pipeline = None
+            self.objects.clear()
+
+    @property
+    def scale(self) -> int:
+        return self.objects[("StatefulSet", "flights")]["spec"]["replicas"]
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+
+class _Store:
+    """The epoch in a ConfigMap of the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def read(self) -> Published | None:
+        epoch = self._world.epoch()
+        return Published(epoch, epoch.encode()) if epoch else None
+
+    def publish(self, epoch: Epoch, expected: str | None) -> Published:
+        found = self.read()
+        if (found.version if found else None) != expected:
+            raise EpochConflict("published meanwhile")
+        ever = self._world.observed().epoch_ever
+        if 0 < epoch.number <= ever:
+            epoch = replace(epoch, number=ever + 1)
+        self._world.writes.append(f"epoch {epoch.number}")
+        self._world.objects["ConfigMap", "flights-epoch"] = {
+            "kind": "ConfigMap",
+            "metadata": {"name": "flights-epoch", "uid": "uid-epoch"},
+            "data": {"epoch.json": epoch.encode()},
+        }
+        return Published(epoch, epoch.encode())

@@ -1,0 +1,27 @@
+"""What a local run has no use for is known by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from api_manifests import VALID, changed
+from millrace_api import cluster_only, parse
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_manifest_for_a_laptop_has_none() -> None:
+    assert cluster_only(parse(changed({}))) == []
+
+
+def test_all_that_is_about_pods_and_nodes_is_named() -> None:
+    assert cluster_only(parse(changed({**VALID["all of a worker's pod"], "spec/suspend": True}))) == [
+        "spec.suspend",
+        "spec.nodeLost",
+        "spec.worker.image",
+        "spec.worker.imagePullSecrets",
+        "spec.worker.resources",
+        "spec.worker.nodeSelector",
+        "spec.worker.tolerations",
+        "spec.worker.priorityClassName",
+    ]

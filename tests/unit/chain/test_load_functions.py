@@ -1,0 +1,153 @@
+"""Importing stage functions: what is found, how it is called, and what is refused with which words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chain_pipelines import pipeline_of
+from millrace.chain import load
+from millrace.errors import ExitCode, FunctionError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def _forget_what_was_imported() -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def refusal(
+    code: Path, source: str, kind: str = "map", function: str = "stages_under_test:f"
+) -> FunctionError:
+    (code / "stages_under_test.py").write_text(source)
+    pipeline = pipeline_of(
+        {"name": "first", "filter": {"function": "operator:truth"}},
+        {"name": "s", kind: {"function": function}},
+    )
+    with pytest.raises(FunctionError) as raised:
+        load(pipeline, code)
+    assert raised.value.code is ExitCode.FUNCTION
+    assert raised.value.where == f"spec.stages[1].{kind}.function"
+    assert raised.value.remedy
+    return raised.value
+
+
+def test_a_function_is_found_beside_the_manifest_and_setup_is_called_once(code: Path) -> None:
+    (code / "stages_under_test.py").write_text(
+        "calls = []\ndef setup(): calls.append(1)\ndef f(v): return v + 1\ndef g(v): return v * 2\n"
+    )
+    functions = load(
+        pipeline_of(
+            {"name": "a", "map": {"function": "stages_under_test:f"}},
+            {"name": "b", "map": {"function": "stages_under_test:g"}},
+        ),
+        code,
+    )
+    assert functions["a"].call(1) == 2
+    assert functions["b"].call(2) == 4
+    assert sys.modules["stages_under_test"].calls == [1]
+
+
+def test_setup_can_be_left_out(code: Path) -> None:
+    (code / "stages_under_test.py").write_text(
+        "def setup(): raise OSError('no database')\ndef f(v): return v\n"
+    )
+    pipeline = pipeline_of({"name": "a", "map": {"function": "stages_under_test:f"}})
+    load(pipeline, code, setup=False)
+    with pytest.raises(FunctionError, match=r"setup\(\) failed: OSError: no database"):
+        load(pipeline, code)
+
+
+@pytest.mark.parametrize(
+    ("source", "wants"),
+    [
+        ("def f(value): ...", False),
+        ("def f(value, message): ...", True),
+        ("def f(value, anything): ...", True),
+        ("def f(value, scale=2): ...", False),
+        ("def f(value, message=None): ...", True),
+        ("from millrace import Message\ndef f(value, m: Message | None = None): ...", False),
+        ("from millrace import Message\ndef f(value, m: Message = None): ...", True),
+        ("def f(*values): ...", False),
+        ("def f(value, *, scale=2): ...", False),
+        ("class f:\n def __init__(self, value): ...", False),
+        ("class F:\n def __call__(self, value, message): ...\nf = F()", True),
+        ("import functools\ndef g(a, b, c): ...\nf = functools.partial(g, 1)", True),
+        ("f = len", False),
+        ("f = dict", False),
+    ],
+)
+def test_a_second_parameter_asks_for_the_message(code: Path, source: str, wants: bool) -> None:
+    (code / "stages_under_test.py").write_text(source)
+    functions = load(pipeline_of({"name": "s", "map": {"function": "stages_under_test:f"}}), code)
+    assert functions["s"].wants_message is wants
+
+
+def test_a_flat_map_may_yield(code: Path) -> None:
+    (code / "stages_under_test.py").write_text("def f(value): yield value")
+    load(pipeline_of({"name": "s", "flatMap": {"function": "stages_under_test:f"}}), code)
+
+
+@pytest.mark.parametrize("kind", ["map", "filter"])
+def test_a_generator_is_refused_where_it_would_be_taken_for_a_value(code: Path, kind: str) -> None:
+    assert "yields" in refusal(code, "def f(value): yield value", kind).what
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def g(value): ...", "has no function f"),
+        ("f = 5", "is a int, not a function"),
+        ("async def f(value): ...", "is async"),
+        ("async def f(value): yield 1", "is async"),
+        ("def f(): ...", "takes ()"),
+        ("def f(a, b, c): ...", "takes (a, b, c)"),
+        ("def f(a, *, b): ...", "takes (a, *, b)"),
+        ("def f(:", "SyntaxError"),
+        ("import no_such_package_at_all", "imports no_such_package_at_all, which is not installed"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def f(v): ...\ndef setup(): raise SystemExit", "setup() failed: SystemExit"),
+    ],
+)
+def test_a_function_that_could_not_work_is_refused(code: Path, source: str, words: str) -> None:
+    assert words in refusal(code, source).what
+
+
+def test_a_missing_function_is_told_what_there_is(code: Path) -> None:
+    source = "def score(v): ...\ndef _hidden(v): ...\ndef setup(): ...\ndef keep(v): ..."
+    assert refusal(code, source).remedy == "it has: keep, score"
+
+
+def test_a_missing_module_is_told_where_it_was_looked_for(code: Path) -> None:
+    error = refusal(code, "", function="no_such_module:f")
+    assert error.what == "there is no module no_such_module"
+    assert str(code) in error.remedy
+
+
+def test_a_module_hidden_by_pythons_own_is_refused(code: Path) -> None:
+    (code / "types.py").write_text("def f(value): ...")
+    assert "hidden by another module" in refusal(code, "", function="types:f").what
+
+
+def test_what_a_module_raises_is_said_with_its_line(code: Path) -> None:
+    broken = refusal(code, "import os\nraise RuntimeError('boom')\ndef f(v): return v\n")
+    assert "RuntimeError: boom (stages_under_test.py:2, in <module>)" in broken.what
+
+
+def test_what_setup_raises_is_said_with_its_line(code: Path) -> None:
+    broken = refusal(code, "def setup():\n    raise ValueError('no table')\ndef f(v): return v\n")
+    assert "ValueError: no table (stages_under_test.py:2, in setup)" in broken.what

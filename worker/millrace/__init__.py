@@ -1,0 +1,9 @@
+"""Millrace: Kafka consumers on Kubernetes, written as one manifest and a few Python functions.
+
+This package is what runs in a worker, and what authors of pipelines import. Rooms, from the ground up, each ignorant
+of the ones above it: `connectivity`, `ownership`, `engine`, `strategies`, `chain`, `worker`, `local`, `cli`.
+"""
+
+from millrace.message import Invalid, Message
+
+__all__ = ["Invalid", "Message"]

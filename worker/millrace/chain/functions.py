@@ -1,0 +1,208 @@
+"""Importing the functions that a manifest names, and refusing those that could not work before any message is read."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from millrace.errors import FunctionError
+from millrace.message import Message
+from millrace.strategies import Function
+from millrace_api import ConsumerPipeline, Stage
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """The functions of a pipeline by the name of their stage."""
+
+    by_stage: Mapping[str, Function]
+
+    def __getitem__(self, stage: str) -> Function:
+        return self.by_stage[stage]
+
+
+def load(pipeline: ConsumerPipeline, code_dir: Path | None, *, setup: bool = True) -> Functions:
+    """Import every function of the pipeline, from `code_dir` first (it stays on sys.path), and call each module's
+    `setup()` once, unless told not to (to look at a manifest without running its code's preparations).
+
+    Raises FunctionError, which names the place in the manifest.
+    """
+    functions: dict[str, Function] = {}
+    modules: dict[str, tuple[ModuleType, str]] = {}
+    for index, stage in enumerate(pipeline.spec.stages):
+        declared = stage.function_stage
+        if declared is None:
+            continue
+        where = f"spec.stages[{index}].{stage.kind}.function"
+        module, call = find(declared.function, code_dir, where)
+        modules.setdefault(module.__name__, (module, where))
+        functions[stage.name] = _function(call, declared.function, stage, where)
+    if setup:
+        for module, where in modules.values():
+            set_up(module, where)
+    return Functions(functions)
+
+
+def find(reference: str, code_dir: Path | None, where: str) -> tuple[ModuleType, Callable[..., object]]:
+    """Import what `module:name` means, from `code_dir` first (it stays on sys.path).
+
+    Raises FunctionError: there is no such module or name, it can't be imported, or is not to be called.
+    """
+    if code_dir is not None and str(code_dir) not in sys.path:
+        sys.path.insert(0, str(code_dir))
+        importlib.invalidate_caches()
+    module_name, _, name = reference.partition(":")
+    module = _import(module_name, code_dir, where)
+    try:
+        call = getattr(module, name)
+    except AttributeError as error:
+        raise FunctionError(
+            f"module {module.__name__} has no function {name}",
+            where=where,
+            remedy=f"it has: {', '.join(_offered(module)) or 'none'}",
+        ) from error
+    if not callable(call):
+        raise FunctionError(
+            f"{reference} is a {type(call).__name__}, not a function",
+            where=where,
+            remedy="name a function",
+        )
+    return module, call
+
+
+def set_up(module: ModuleType, where: str) -> None:
+    """Call the module's `setup()`, if it has one. Raises FunctionError."""
+    setup = getattr(module, "setup", None)
+    if setup is None:
+        return
+    try:
+        setup()
+    except (Exception, SystemExit) as error:
+        raise FunctionError(
+            f"{module.__name__}.setup() failed: {_told(error)}{_line(error)}",
+            where=where,
+            remedy="mend setup()",
+        ) from error
+
+
+def _import(name: str, code_dir: Path | None, where: str) -> ModuleType:
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            place = f"{code_dir} and the Python path" if code_dir else "the Python path"
+            raise FunctionError(
+                f"there is no module {name}",
+                where=where,
+                remedy=f"put {name.replace('.', '/')}.py beside the manifest, or name it in worker.code (looked in {place})",
+            ) from error
+        raise FunctionError(
+            f"module {name} imports {error.name}, which is not installed",
+            where=where,
+            remedy=f"install {error.name} for the Python that runs Millrace ({sys.executable})",
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise FunctionError(
+            f"module {name} can't be imported: {_told(error)}{_line(error)}",
+            where=where,
+            remedy="mend the module",
+        ) from error
+    _refuse_shadowed(module, name, code_dir, where)
+    return module
+
+
+def _refuse_shadowed(module: ModuleType, name: str, code_dir: Path | None, where: str) -> None:
+    """A user's code.py or types.py is never seen: Python has its own, imported long before."""
+    if code_dir is None:
+        return
+    top = name.split(".")[0]
+    own = [path for path in (code_dir / f"{top}.py", code_dir / top / "__init__.py") if path.exists()]
+    found = getattr(module, "__file__", None)
+    if own and (found is None or not Path(found).resolve().is_relative_to(code_dir.resolve())):
+        raise FunctionError(
+            f"{own[0]} is hidden by another module of the same name ({found or 'built into Python'})",
+            where=where,
+            remedy="give your module another name",
+        )
+
+
+def _function(call: Callable[..., object], reference: str, stage: Stage, where: str) -> Function:
+    if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
+        raise FunctionError(
+            f"{reference} is async",
+            where=where,
+            remedy="stage functions are called, not awaited: use def",
+        )
+    if inspect.isgeneratorfunction(call) and stage.kind != "flatMap":
+        raise FunctionError(
+            f"{reference} yields, and {stage.kind} takes what a function returns",
+            where=where,
+            remedy="use return, or make the stage a flatMap",
+        )
+    return Function(call, _wants_message(call, reference, where))
+
+
+def _wants_message(call: Callable[..., object], name: str, where: str) -> bool:
+    """By the number of parameters without default: one gets the value, two get the message too. A second one with a
+    default gets it only if it is called `message` or annotated as Message.
+    """
+    try:
+        signature = inspect.signature(call)
+    except ValueError:
+        return False  # written in C, and says nothing of itself
+    parameters = list(signature.parameters.values())
+    positional = [p for p in parameters if p.kind in POSITIONAL]
+    required = [p for p in positional if p.default is inspect.Parameter.empty]
+    keyword_only = [
+        p.name
+        for p in parameters
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.default is inspect.Parameter.empty
+    ]
+    takes_any = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    if len(required) > 2 or keyword_only or (not positional and not takes_any):
+        raise FunctionError(
+            f"{name} takes {signature}",
+            where=where,
+            remedy="a stage function takes the value, and with a second parameter the message: def f(value) or "
+            "def f(value, message)",
+        )
+    if len(required) == 2:
+        return True
+    second = positional[1] if len(positional) > 1 else None
+    return second is not None and (
+        second.name == "message" or second.annotation in (Message, "millrace.Message")
+    )
+
+
+def _offered(module: ModuleType) -> list[str]:
+    return sorted(
+        n
+        for n, v in vars(module).items()
+        if inspect.isfunction(v)
+        and v.__module__ == module.__name__
+        and not n.startswith("_")
+        and n != "setup"
+    )
+
+
+def _told(error: BaseException) -> str:
+    """The error in one line; a SyntaxError's text has file and line in it."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _line(error: BaseException) -> str:
+    """Where it was raised, if that was in Python; a SyntaxError says so itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or isinstance(error, SyntaxError) or Path(frames[-1].filename) == Path(__file__):
+        return ""
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno}, in {frames[-1].name})"

@@ -1,0 +1,74 @@
+"""What flows through a chain: a run of one partition's messages, with the answer for their offsets.
+
+Each batch travels the whole chain to its end, even when every message in it was filtered out or has become a dead
+letter. So no stage can overtake another's buffer, and the end of the chain learns of each offset exactly once: an
+offset is known to be done when the batch that answers for it has arrived there, and not otherwise.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millrace.connectivity.ports import Record
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that could not be processed; it rides in its batch and is written at the chain's end, in the
+    transaction that commits its offset.
+    """
+
+    record: Record
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A run of one partition.
+
+    Attributes:
+        partition: source partition.
+        start: first offset that this batch answers for (the end of the partition's batch before it; offsets that
+            the log does not hold any more, or never held, are answered for too).
+        end: offset after the last one it answers for.
+        source: the messages it began with, in offset order, whatever became of them since.
+        records: for each value the source record it came from; the same record twice when a flatMap made two.
+        values: the messages as the next stage gets them, in offset order. The engine submits the records themselves;
+            the first stage decodes.
+        dead: the dead letters, in offset order. A record is among `records` or among `dead`, never both.
+    """
+
+    partition: int
+    start: int
+    end: int
+    source: Sequence[Record]
+    records: Sequence[Record]
+    values: Sequence[object]
+    dead: tuple[DeadLetter, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Source messages that it began with."""
+        return len(self.source)
+
+    def before(self, offset: int) -> Batch:
+        """The part of it that answers for offsets below `offset` (within start..end)."""
+        if not self.start <= offset <= self.end:
+            raise ValueError(f"offset {offset} is not within {self.start}..{self.end}")
+        values = bisect_left(self.records, offset, key=_offset)
+        return Batch(
+            self.partition,
+            self.start,
+            offset,
+            self.source[: bisect_left(self.source, offset, key=_offset)],
+            self.records[:values],
+            self.values[:values],
+            tuple(letter for letter in self.dead if letter.record.offset() < offset),
+        )
+
+
+def _offset(record: Record) -> int:
+    return record.offset()

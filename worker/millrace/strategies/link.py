@@ -1,0 +1,148 @@
+"""What the strategies of a chain have in common: each holds the next one, and something it could not hand on yet.
+
+`Link` answers for the order of closing, for waits with a deadline, and for polling on; `Inline` is the link of every
+stage that does its work at once, within `submit`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Set
+
+from millrace.clock import Clock, Deadline
+from millrace.engine.batch import Batch
+from millrace.engine.stats import StageStats
+from millrace.engine.strategy import MessageRejected, Strategy
+from millrace.errors import MessageFailure
+from millrace.strategies.each import Outcome
+
+JOIN_WAIT = 0.002  # s between two looks while joining
+
+Work = Callable[[Batch], Outcome]
+
+
+class Link(Strategy):
+    """A strategy that hands on to `next`."""
+
+    def __init__(self, next_: Strategy) -> None:
+        self._next = next_
+        self._closed = self._next_closed = False
+        self._failed: MessageFailure | None = None  # was raised; nothing is taken any more
+
+    @abstractmethod
+    def _go_on(self) -> None:
+        """Hand on what can be handed on now, without blocking."""
+
+    @abstractmethod
+    def _busy(self) -> bool:
+        """Whether something is here that has not been handed on."""
+
+    def poll(self) -> None:
+        self._next.poll()  # first, to make room; and if both fail, the failure of the earlier message is met
+        self._go_on()
+        self._close_next()
+
+    def drain(self, partitions: Set[int]) -> None:
+        self._next.drain(partitions)
+
+    def abandon(self, partitions: Set[int]) -> None:
+        self._next.abandon(partitions)
+
+    def close(self) -> None:
+        self._closed = True
+        self._close_next()
+
+    def join(self, deadline: Deadline) -> bool:
+        while self._busy():
+            if deadline.expired():
+                return False
+            self.poll()
+            if self._busy():
+                deadline.clock.sleep(min(JOIN_WAIT, deadline.remaining()))
+        self._close_next()
+        return self._next.join(deadline)
+
+    def terminate(self) -> None:
+        self._closed = True
+        self._next.terminate()
+
+    def _hand_on(self, batch: Batch) -> bool:
+        """Submit to the next. Returns whether it was taken; it also was if this raises a failure."""
+        try:
+            self._next.submit(batch)
+        except MessageRejected:
+            return False
+        except MessageFailure as failure:
+            self._failed = failure
+            raise
+        return True
+
+    def _close_next(self) -> None:
+        # only when nothing is left to be submitted to it
+        if self._closed and not self._next_closed and not self._busy():
+            self._next_closed = True
+            self._next.close()
+
+
+class Inline(Link):
+    """A stage that does its work in `submit`, on the engine's thread: one result per batch, kept until the next stage
+    takes it; meanwhile it rejects, so the work is done once per batch whatever happens after it.
+
+    Args:
+        work: what to do; with a failure in its Outcome, the batch of the Outcome is handed on before it is raised.
+        forget: told of partitions that are abandoned or released, for work that remembers something.
+        emits: what it hands on is what its stage emits; False: a later link of the stage counts that.
+    """
+
+    def __init__(
+        self,
+        next_: Strategy,
+        work: Work,
+        stats: StageStats | None,
+        clock: Clock,
+        *,
+        forget: Callable[[Set[int]], None] | None = None,
+        emits: bool = True,
+    ) -> None:
+        super().__init__(next_)
+        self._work, self._stats, self._clock, self._forget, self._emits = work, stats, clock, forget, emits
+        self._kept: Batch | None = None
+        self._pending: MessageFailure | None = None  # to be raised when what is kept has been handed on
+
+    def submit(self, batch: Batch) -> None:
+        if self._failed is not None:
+            raise self._failed
+        if self._kept is not None:
+            raise MessageRejected
+        began = self._clock.monotonic()
+        outcome = self._work(batch)
+        after = outcome.batch
+        if self._stats is not None:
+            seconds = self._clock.monotonic() - began
+            self._stats.add(len(batch.values), len(after.values) if self._emits else 0, outcome.dead, seconds)
+        self._kept, self._pending = after, outcome.failure
+        self._go_on()
+
+    def _go_on(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is None:
+            return
+        if not self._hand_on(kept):
+            self._kept = kept
+        elif self._pending is not None:
+            self._failed, self._pending = self._pending, None
+            raise self._failed
+
+    def _busy(self) -> bool:
+        return self._kept is not None
+
+    def abandon(self, partitions: Set[int]) -> None:
+        if self._kept is not None and self._kept.partition in partitions:
+            self._kept = self._pending = None
+        if self._forget is not None:
+            self._forget(partitions)
+        super().abandon(partitions)
+
+    def terminate(self) -> None:
+        self._kept = None
+        super().terminate()

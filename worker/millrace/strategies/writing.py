@@ -1,0 +1,98 @@
+"""Writing a batch's records to a producer that may be full in the middle of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Protocol
+
+from millrace.connectivity.ports import BufferFull, Headers, Record, RecordTooLarge
+from millrace.engine.batch import Batch
+from millrace.errors import StageFailed
+
+Row = tuple[
+    str, bytes | None, bytes | None, Headers | None, int, int
+]  # the arguments of `produce`, in their order
+
+
+_OUTPUT: Callable[[object], bytes | None] = attrgetter("output")
+
+
+class Sink(Protocol):
+    """Where rows go: a Producer, or the Outbox."""
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        partition: int = -1,
+        timestamp_ms: int = 0,
+    ) -> None: ...
+
+
+class Writing:
+    """The rows of one batch on their way out. Each is handed over once: what the sink has not taken is tried again, what
+    it has taken is not.
+    """
+
+    def __init__(self, batch: Batch, records: Sequence[Record], rows: Iterable[Row]) -> None:
+        self.batch = batch
+        self._records, self._rows = records, iter(rows)
+        self._waiting: Row | None = None  # drawn, and not taken yet
+        self.written = 0
+
+    def go_on(self, sink: Sink) -> bool:
+        """Hand over what is left, as far as the sink takes it. Returns whether all of it was taken.
+
+        Raises RecordTooLarge at a row that it never will; `written` is that row's index.
+        """
+        produce = sink.produce
+        row = self._waiting
+        try:
+            if row is not None:
+                produce(*row)
+                self.written += 1
+                self._waiting = None
+            for row in self._rows:
+                produce(*row)
+                self.written += 1
+        except BufferFull:
+            self._waiting = row
+            return False
+        return True
+
+    def cut(self, stage: str, error: RecordTooLarge) -> tuple[Batch | None, StageFailed]:
+        """At a row that is too large: the part of the batch before its message, and the failure. There is no such part
+        if another row of the same message was written already: what was written then must not count.
+        """
+        record = self._records[self.written]
+        failure = StageFailed(
+            error.what,
+            stage=stage,
+            partition=record.partition(),
+            offset=record.offset(),
+            remedy=error.remedy
+            or "raise message.max.bytes in kafka.properties and max.message.bytes of the topic",
+        )
+        failure.__cause__ = error
+        if self.written and self._records[self.written - 1].offset() == record.offset():
+            return None, failure
+        return self.batch.before(record.offset()), failure
+
+
+def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[Row]:
+    """The values of a batch, encoded by now, with key, headers and timestamp of the source record they were made of.
+    beside: the values are `formats.Beside`, for a stage comes after this one.
+    """
+    values: Iterable[bytes | None] = map(_OUTPUT, batch.values) if beside else batch.values  # type: ignore[assignment]
+    records = batch.records
+    if not records:
+        return ()
+    kind = type(records[0])
+    timestamps = [milliseconds if known else 0 for known, milliseconds in map(kind.timestamp, records)]
+    return zip(
+        repeat(topic), values, map(kind.key, records), map(kind.headers, records), repeat(-1), timestamps
+    )

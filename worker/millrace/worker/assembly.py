@@ -1,0 +1,128 @@
+"""What a worker is made of, put together from its settings, and released again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+import msgspec
+
+from millrace.chain import Functions, build, load, stage_stats
+from millrace.channel.progress import Note
+from millrace.clock import Clock
+from millrace.connectivity.ports import Cluster, Producer
+from millrace.engine.outbox import Outbox
+from millrace.engine.readiness import State
+from millrace.engine.replica import Replica
+from millrace.engine.session import OnComplete
+from millrace.engine.settings import ReplicaSettings
+from millrace.engine.stats import StageStats
+from millrace.engine.strategy import Strategy
+from millrace.strategies import DECODE_STAGE
+from millrace.worker import logs
+from millrace.worker.bounds import read_bounds
+from millrace.worker.cluster import connect
+from millrace.worker.epoch_watch import EpochWatch
+from millrace.worker.manifest import code_of, read
+from millrace.worker.pulse import Pulse
+from millrace.worker.settings import Settings
+from millrace.worker.status import RUNNING, STARTING, WAITING, StageStatus, WorkerStatus
+from millrace_api import ConsumerPipeline
+
+
+@contextmanager
+def assembled(settings: Settings, clock: Clock, pulse: Pulse) -> Iterator[Replica]:
+    """The replica, ready to be stepped; `pulse` tells of it from now on. Whoever steps it closes it.
+
+    Raises: MillraceError (MANIFEST, FUNCTION, CREDENTIALS) and millrace_api.InvalidManifest. No broker is needed yet.
+    """
+    log = logs.logger("millrace.worker")
+    with ExitStack() as stack:
+        loaded = read(settings.manifest)
+        pipeline = loaded.pipeline
+        code = stack.enter_context(code_of(loaded, settings.manifest, settings.code))
+        functions = load(pipeline, code)
+        log.info("functions loaded", code=str(code))
+        cluster = connect(
+            pipeline,
+            bootstrap=settings.bootstrap,
+            secrets=settings.secrets,
+            client_id=f"{pipeline.group_id}-{settings.index}",
+        )
+        chains = _Chains(pipeline, functions, cluster, clock)
+        stack.callback(chains.close)
+        replica = Replica(
+            cluster,
+            topic=pipeline.spec.source.topic,
+            group=pipeline.group_id,
+            claims_group=pipeline.claims_group,
+            index=settings.index,
+            epoch_source=EpochWatch(settings.epoch_file, clock),
+            chain=chains,
+            clock=clock,
+            settings=ReplicaSettings(commit_interval=pipeline.spec.commit.interval_seconds),
+            bounds=read_bounds(settings.until) if settings.until is not None else None,
+        )
+        pulse.fill_from(_Filler(pipeline, replica, chains.stats))
+        yield replica
+
+
+class _Chains:
+    """Makes the chain of each session. With AtLeastOnce it also has a producer of its own, so that nothing of a
+    session that was dropped is waited for, or fails, in the next.
+    """
+
+    def __init__(
+        self, pipeline: ConsumerPipeline, functions: Functions, cluster: Cluster, clock: Clock
+    ) -> None:
+        self._pipeline, self._functions, self._cluster, self._clock = pipeline, functions, cluster, clock
+        self._producer: Producer | None = None
+        self.stats: Mapping[str, StageStats] = stage_stats(pipeline)
+
+    def __call__(self, outbox: Outbox, on_complete: OnComplete) -> Strategy:
+        self.close()
+        spec = self._pipeline.spec
+        if spec.delivery == "AtLeastOnce" and any(stage.produce for stage in spec.stages):
+            self._producer = self._cluster.producer()
+        return build(
+            self._pipeline, self._functions, outbox, self._producer, on_complete, self.stats, self._clock
+        )
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+
+class _Filler:
+    """Fills a worker's status from its replica and the figures of its stages."""
+
+    def __init__(self, pipeline: ConsumerPipeline, replica: Replica, stats: Mapping[str, StageStats]) -> None:
+        self._replica, self._stats = replica, stats
+        self._kinds = {DECODE_STAGE: "decode"} | {stage.name: stage.kind for stage in pipeline.spec.stages}
+
+    def __call__(self, status: WorkerStatus) -> WorkerStatus:
+        seen = self._replica.snapshot()
+        stages = tuple(
+            StageStatus(name, self._kinds.get(name, ""), s.received, s.emitted, s.dead, s.seconds, s.late)
+            for name, s in self._stats.items()
+        )
+        state = STARTING
+        if seen.state is State.RUNNING:
+            state = RUNNING if seen.ready and (seen.positions or not seen.reasons) else WAITING
+        elif seen.state is State.INTERRUPTED:
+            state = WAITING
+        return msgspec.structs.replace(
+            status,
+            state=state,
+            ready=seen.ready,
+            reasons=seen.reasons,
+            epoch=seen.epoch,
+            positions=dict(seen.positions),
+            late_rows={
+                p: note.late for p, text in seen.notes.items() if (note := Note.decode(text)) is not None
+            },
+            messages=stages[0].received if stages else 0,
+            interruptions=seen.interruptions,
+            stages=stages,
+        )

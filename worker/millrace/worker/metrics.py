@@ -1,0 +1,82 @@
+"""Every Prometheus metric of a worker, made from its snapshot at the scrape; nothing is counted per message here.
+
+Counters begin at zero with the process, as Prometheus expects, but for those of partitions: they go on with the partition,
+in whichever process holds it. Names say their unit; `partition` is the source's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from millrace.worker.status import StageStatus, WorkerStatus
+
+
+def exposition(status: WorkerStatus) -> tuple[str, bytes]:
+    """Content type and text of a scrape."""
+    registry = CollectorRegistry()
+    registry.register(_Snapshot(status))
+    registry.register(_PROCESS)
+    registry.register(_PLATFORM)
+    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+
+
+_PROCESS = ProcessCollector(registry=None)
+_PLATFORM = PlatformCollector(registry=None)
+
+_PER_STAGE: tuple[tuple[str, str, Callable[[StageStatus], float]], ...] = (
+    ("millrace_stage_received_messages", "Messages a stage was given.", lambda s: s.received),
+    ("millrace_stage_emitted_messages", "Messages a stage handed on.", lambda s: s.emitted),
+    ("millrace_stage_dead_letters", "Messages a stage gave up as dead letters.", lambda s: s.dead),
+    (
+        "millrace_stage_late_rows",
+        "Rows that a collect stage left out as late; what is repeated after a crash counts again.",
+        lambda s: s.late,
+    ),
+    ("millrace_stage_busy_seconds", "Time spent in a stage's own work.", lambda s: s.seconds),
+)
+
+
+class _Snapshot(Collector):
+    def __init__(self, status: WorkerStatus) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status
+        yield GaugeMetricFamily("millrace_worker_ready", "1 if ready, else 0.", value=float(status.ready))
+        yield GaugeMetricFamily(
+            "millrace_worker_epoch", "Number of the epoch the worker goes by; -1: none yet.",
+            value=-1 if status.epoch is None else status.epoch,
+        )  # fmt: skip
+        yield GaugeMetricFamily("millrace_worker_partitions", "Partitions held.", value=len(status.positions))
+        yield CounterMetricFamily(
+            "millrace_worker_interruptions", "Times that everything was dropped and begun again.",
+            value=status.interruptions,
+        )  # fmt: skip
+        yield CounterMetricFamily("millrace_worker_messages", "Source messages taken.", value=status.messages)
+        position = GaugeMetricFamily(
+            "millrace_partition_position",
+            "Offset up to which the partition is processed.",
+            labels=["partition"],
+        )
+        for partition, offset in status.positions.items():
+            position.add_metric([str(partition)], offset)
+        yield position
+        if status.late_rows:
+            late = CounterMetricFamily(
+                "millrace_partition_late_rows",
+                "Rows that were late since the pipeline began, each counted once.",
+                labels=["partition"],
+            )
+            for partition, count in status.late_rows.items():
+                late.add_metric([str(partition)], count)
+            yield late
+        for name, text, value in _PER_STAGE:
+            family = CounterMetricFamily(name, text, labels=["stage"])
+            for stage in status.stages:
+                family.add_metric([stage.name], value(stage))
+            yield family
