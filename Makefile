@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 CLUSTER ?= millrace
 WORKERS ?= 0
 
-.PHONY: help setup demo test plane cluster cluster-delete e2e images lint format generate locks picture picture-watermarks bench-engine bench-channel bench-collector clean
+.PHONY: help setup demo test plane cluster cluster-delete e2e images lint format generate docs locks picture picture-watermarks bench-engine bench-channel bench-collector clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -53,6 +53,9 @@ generate: setup ## the CRD, the editors' schema and docs/manifest.md from the mo
 	@$(PYTHON) -m millrace_api.editor crds/consumerpipeline.schema.json
 	@$(PYTHON) -m millrace_api.reference docs/manifest.md
 	@$(PYTHON) scripts/chart_files.py
+
+docs: generate ## the generated pages anew; then every manifest, snippet, command and link of the documents is tried
+	@$(PYTHON) -m pytest -q tests/unit/project/test_docs.py
 
 locks: setup ## images/requirements, the pinned packages of the images, anew from pyproject.toml
 	@scripts/lock-images
