@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -105,7 +106,8 @@ Make = Callable[..., Flow]
 
 
 @pytest.fixture
-def flow(session: Any, tmp_path: Path) -> Make:
+def flow(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    monkeypatch.delitem(sys.modules, "gathering", raising=False)  # a process has set it up once
     (session.code / "gathering.py").write_text(MODULE)
     (session.code / "beside.py").write_text(f"OUT = {str(session.code)!r}\nPER_HOUR = 60\n")
 

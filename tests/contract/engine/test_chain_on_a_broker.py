@@ -24,6 +24,7 @@ from millrace.connectivity.ports import (
     OffsetAndMetadata,
     Producer,
     Record,
+    Span,
     TimedOut,
     TransactionalProducer,
     Unstable,
@@ -114,6 +115,17 @@ class World:
             ends.update(consumer.ends())
         consumer.close()
         return records
+
+    def await_ends(self, writer: TransactionalProducer, end: int) -> None:
+        """Until each partition of the source is that long, counting what is not committed."""
+        deadline = self.deadline()
+        while {span.end for span in self._uncommitted().values()} != {end}:
+            assert not deadline.expired(), f"{self._uncommitted()}, not {end}"
+            writer.poll()
+            self.clock.sleep(0.01)
+
+    def _uncommitted(self) -> Mapping[int, Span]:
+        return self.admin.spans(self.source, range(PARTITIONS), 30.0, read_committed=False)
 
     def committed(self) -> Mapping[int, int]:
         deadline, group = self.deadline(), f"g-{self.id}"
@@ -257,9 +269,13 @@ def test_what_lies_at_the_end_of_a_transactional_source_is_committed_past(world:
         for partition in range(PARTITIONS):
             produce(writer, world.source, b"%d" % (n * 5 + 1), partition)
         if n % 2:
+            world.await_ends(
+                writer, 2 * n + 1
+            )  # an abort of what is not in the log would leave nothing there
             writer.abort(30.0)
         else:
             writer.commit(30.0)
+        world.await_ends(writer, 2 * n + 2)  # the marker
     writer.close()
     spans = world.admin.spans(world.source, range(PARTITIONS), 30.0)
     worker = Worker(world, "ExactlyOnce")
