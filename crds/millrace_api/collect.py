@@ -39,7 +39,7 @@ class Window(Model):
         "as many windows. Default: size, so that windows do not overlap.",
     )
     time: ColumnName = Field(
-        description="Column with the event time, of type timestamp. A row without it goes to the dead letters.",
+        description="Column with the event time, of type timestamp. A row without it, or of a time before 1970, goes to the dead letters.",
     )
     lateness: Duration = Field(
         description="How far behind the latest row of its source partition a row may be, in event time: a duration with "

@@ -79,7 +79,7 @@ def test_what_fits_comes_back_as_it_was(kind: str, data: st.DataObject) -> None:
     assert written(kind, value) == expected
 
 
-@given(MOMENTS, st.booleans())
+@given(MOMENTS.filter(lambda moment: moment >= EPOCH), st.booleans())
 def test_times_are_written_in_utc_with_microseconds_and_are_the_event_time(
     moment: datetime, as_text: bool
 ) -> None:
@@ -115,6 +115,16 @@ def test_times_are_written_in_utc_with_microseconds_and_are_the_event_time(
 def test_text_in_any_iso_form_is_written_in_one(text: str, expected: str) -> None:
     row, _ = encoder("n int")({"t": text})
     assert json.loads(row)["t"] == expected
+
+
+@given(MOMENTS.filter(lambda moment: moment < EPOCH))
+def test_an_event_time_without_windows_is_refused_and_another_column_may_have_it(moment: datetime) -> None:
+    """Spark's watermark begins at 1970: it would drop the row, and say nothing."""
+    shown = moment.astimezone(UTC).strftime("%Y-%m-%d").zfill(10)
+    with pytest.raises(Invalid, match=f"column t: expected an event time from 1970 on, found {shown}"):
+        encoder("n int")({"t": moment})
+    row, _ = encoder("v timestamp")({"t": NOW, "v": moment})
+    assert datetime.fromisoformat(json.loads(row)["v"]) == moment.astimezone(UTC)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])

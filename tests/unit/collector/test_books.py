@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import structlog
@@ -15,7 +16,7 @@ from millrace.collector import positions
 from millrace.collector.books import DELETE_AT, DELETE_EVERY, Books
 from millrace.collector.progress import BatchProgress, Step
 from millrace.connectivity.memory import MemoryBroker
-from millrace.connectivity.ports import Admin, BrokerUnreachable, Cluster, TopicDescription
+from millrace.connectivity.ports import Admin, BrokerUnreachable, Cluster
 
 pytestmark = pytest.mark.unit
 
@@ -120,23 +121,24 @@ def test_a_kill_after_the_positions_were_written_costs_nothing(tmp_path: Path) -
     assert world.told() == [8 * HOUR], "it is told once"
 
 
+class Away:
+    """An admin that can't do one thing for a while."""
+
+    def __init__(self, admin: Admin, what: str) -> None:
+        self._admin, self._what, self.away = admin, what, True
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._what and self.away:
+            return self._refuse
+        return getattr(self._admin, name)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise BrokerUnreachable("gone")
+
+
 def test_a_broker_that_does_not_say_how_many_partitions_there_are_is_asked_again(tmp_path: Path) -> None:
-    class Away:
-        """An admin that can't describe topics for a while."""
-
-        def __init__(self, admin: Admin) -> None:
-            self._admin, self.away = admin, True
-
-        def describe_topic(self, topic: str, timeout: float) -> TopicDescription | None:
-            if self.away:
-                raise BrokerUnreachable("gone")
-            return self._admin.describe_topic(topic, timeout)
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(self._admin, name)
-
     world = World(tmp_path)
-    away = Away(world.admin)
+    away = Away(world.admin, "describe_topic")
     books = world.start(away)  # type: ignore[arg-type]
     world.batch({0: Step(1, 9 * HOUR), 1: Step(1, 9 * HOUR)}, books=books)
     away.away = False
@@ -145,6 +147,27 @@ def test_a_broker_that_does_not_say_how_many_partitions_there_are_is_asked_again
     world.clock.sleep(1.0)
     books.look_after()
     assert world.told() == [8 * HOUR]
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["while the job goes on", "as it ends"])
+def test_progress_that_the_broker_did_not_take_is_committed_later(tmp_path: Path, ends: bool) -> None:
+    world = World(tmp_path)
+    away = Away(world.admin, "commit_offsets")
+    books = world.start(away)  # type: ignore[arg-type]
+    world.write(0, 5)
+    world.batch({}, books=books)
+    world.write(1, 3)
+    world.batch({}, books=books)
+    assert world.committed() == {}
+    away.away = False
+    books.look_after()
+    assert world.committed() == {}, "not again at once"
+    if ends:
+        books.close()
+    else:
+        world.clock.sleep(1.0)
+        books.look_after()
+    assert world.committed() == {0: 5, 1: 3}
 
 
 def test_what_no_report_has_told_is_read_in_the_channel(tmp_path: Path) -> None:

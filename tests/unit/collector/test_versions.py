@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from collector_specs import QUERY, job_spec, query
 from millrace.channel.wire import END
 from millrace.collector import JobSpec, spec
 from millrace.collector.sinks import Parquet
-from millrace.collector.versions import choose, newest, settle
+from millrace.collector.versions import choose, newest, outlived, remove_outlived, settle
 from millrace.errors import ExitCode, MillraceError
 
 pytestmark = pytest.mark.unit
@@ -136,12 +139,12 @@ def test_where_all_was_closed_it_is_said_that_nothing_comes_of_it(tmp_path: Path
     assert "begin anew with another state" in choice.news("x")
 
 
-@pytest.mark.parametrize("damage", ["job.json", "offsets/1", "commits/2"])
+@pytest.mark.parametrize("damage", ["job.json", "offsets/1", "commits/2", "after.json"])
 def test_a_damaged_checkpoint_is_told_as_such(tmp_path: Path, damage: str) -> None:
     ran(tmp_path, job_spec(), {0: 0, 1: 7_000}, committed=1)
     (tmp_path / "v1" / damage).write_text("")
     with pytest.raises(MillraceError, match="can't be understood") as caught:
-        choose(tmp_path, job_spec())
+        choose(tmp_path, job_spec(query=OTHER))
     assert caught.value.code is ExitCode.CHECKPOINT
     assert caught.value.where == str(tmp_path / "v1")
 
@@ -160,6 +163,52 @@ def test_what_a_former_version_wrote_and_spark_did_not_commit_is_left_out_too(tm
     second.mkdir()
     assert settle(second, 7_000_000, (1, 2)) == 9_000_000
     assert settle(second, 7_000_000, None) == 9_000_000  # for good: what this version writes hides it
+
+
+def test_what_was_settled_by_an_attempt_that_began_nothing_rises_with_what_the_former_version_wrote_since(
+    tmp_path: Path,
+) -> None:
+    """The new query was taken back before its first batch, and tried again later."""
+    ran(tmp_path, job_spec(), {0: 0, 1: 7_000}, committed=1)
+    second = choose(tmp_path, job_spec(query=OTHER)).spec
+    Path(second.checkpoint).mkdir()
+    assert settle(Path(second.checkpoint), second.after, (1, 1)) == 7_000_000
+    shutil.rmtree(tmp_path / "v1")
+    ran(tmp_path, job_spec(), {0: 0, 1: 7_000, 2: 9_000, 3: 11_000}, committed=2)
+    again = choose(tmp_path, job_spec(query=OTHER)).spec
+    assert (again.version, again.after) == (2, 9_000_000)
+    assert settle(Path(again.checkpoint), again.after, (1, 2)) == 9_000_000
+    assert settle(Path(again.checkpoint), again.after, (1, 3)) == 11_000_000
+
+
+def test_a_version_hands_on_what_was_settled_for_it_also_when_those_before_it_are_gone(
+    tmp_path: Path,
+) -> None:
+    ran(tmp_path, job_spec(query=OTHER, after=7_000_000), {0: 0}, committed=None, version=2)
+    assert settle(tmp_path / "v2", 9_000_000, None) == 9_000_000
+    assert choose(tmp_path, job_spec()).spec.after == 9_000_000
+
+
+def test_the_version_at_work_and_the_one_before_it_are_kept(tmp_path: Path) -> None:
+    for version in (1, 2, 4, 5):
+        ran(tmp_path, job_spec(), {0: 0}, committed=0, version=version)
+    ran(tmp_path, job_spec(), {}, committed=None, version=3)
+    assert outlived(tmp_path, 5) == [tmp_path / name for name in ("v1", "v2", "v3")]
+    assert outlived(tmp_path, 4) == [tmp_path / name for name in ("v1", "v3")]
+    assert outlived(tmp_path, 1) == []
+    with capture_logs() as said:
+        remove_outlived(tmp_path / "v5", 5, structlog.get_logger())
+    assert sorted(folder.name for folder in tmp_path.iterdir()) == ["v4", "v5"]
+    assert [line["folder"] for line in said] == [str(tmp_path / name) for name in ("v1", "v2", "v3")]
+
+
+def test_an_old_version_that_can_not_be_removed_is_told_and_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "v1").write_text("not a folder")
+    for version in (2, 3):
+        ran(tmp_path, job_spec(), {0: 0}, committed=0, version=version)
+    with capture_logs() as said:
+        remove_outlived(tmp_path / "v3", 3, structlog.get_logger())
+    assert [(line["log_level"], line["folder"]) for line in said] == [("warning", str(tmp_path / "v1"))]
 
 
 def test_nothing_is_left_out_for_what_no_former_version_has_written(tmp_path: Path) -> None:

@@ -23,13 +23,15 @@ None is null everywhere, and refused by NOT NULL. Nothing else is converted: tex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from millrace.channel.columns import INT_BITS, Check, Misfit, checks_of, micros_of, shown
+from millrace.channel.columns import INT_BITS, Misfit, checks_of, micros_of, shown
 from millrace.message import Invalid
 from millrace_api.ddl import Column, Simple
+
+_Written = TypeVar("_Written")
 
 NO_TIME: Final = 0
 """The event time of rows that have none: none of them is ever later than another."""
@@ -44,8 +46,9 @@ class RowEncoder:
 
     Args:
         columns: as `millrace_api.ddl.parse_columns` gives them.
-        time: name of the column with the event time, of type timestamp; it is refused when null. None: rows have no
-            event time, and it is given as NO_TIME.
+        time: name of the column with the event time, of type timestamp; it is refused when null, and before 1970,
+            where Spark has no windows and drops rows in silence. None: rows have no event time, and it is given as
+            NO_TIME.
     """
 
     def __init__(self, columns: Sequence[Column], time: str | None) -> None:
@@ -82,7 +85,7 @@ class RowEncoder:
             row = self._convert(value, self._row)
             micros = NO_TIME
             if self._time_field is not None:
-                text, micros = micros_of(getattr(row, self._time_field))
+                text, micros = _event_time(getattr(row, self._time_field))
                 setattr(row, self._time_field, text)
             for field, check in self._careful:
                 setattr(row, field, check(getattr(row, field)))
@@ -94,11 +97,19 @@ class RowEncoder:
         if not isinstance(value, Mapping):
             raise Invalid(f"a row has to be a mapping of columns to values, found {shown(value)}")
         row = {name: _checked(name, check, value.get(name)) for name, check in self._checks.items()}
-        micros = micros_of(row[self._time])[1] if self._time is not None else NO_TIME
+        micros = _checked(self._time, _event_time, row[self._time])[1] if self._time is not None else NO_TIME
         return self._encode(row), micros
 
 
-def _checked(name: str, check: Check, value: object) -> object:
+def _event_time(value: object) -> tuple[str, int]:
+    """A timestamp as text, and in microseconds since the Unix epoch. Raises Misfit, also for one before it."""
+    text, micros = micros_of(value)
+    if micros < 0:
+        raise Misfit("an event time from 1970 on", text)
+    return text, micros
+
+
+def _checked(name: str, check: Callable[[object], _Written], value: object) -> _Written:
     try:
         return check(value)
     except Misfit as misfit:

@@ -13,7 +13,6 @@ are closed *and* written, by a batch that is committed, and that as the position
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -30,6 +29,7 @@ DELETE_EVERY = 60.0  # s between two deletions,
 DELETE_AT = 10_000  # unless so many offsets may go
 _AGAIN = 1.0  # s until something is tried again that the broker has refused
 _KAFKA_SECONDS = 10.0
+_START_SECONDS = 30.0  # for what ends the attempt, if it is not answered
 
 
 class Books:
@@ -48,6 +48,8 @@ class Books:
         self.positions: Positions = {}
         self.control = Control(self._checkpoint)
         self._untold: float | None = None  # when telling the watermark is to be tried again
+        self._uncommitted: dict[int, int] = {}  # offsets that the group has not yet,
+        self._commit_again = 0.0  # and when that is to be tried again
         self._beginnings: dict[int, int] = {}  # offsets below which nothing is left
         self._deleted = clock.monotonic()
         self._owed: int | None = (
@@ -62,7 +64,7 @@ class Books:
             self._checkpoint, self._cluster, spec.channel, spec.group, self._window, self._clock
         )
         positions.write(self._checkpoint, self.positions)
-        spans = self._admin.spans(spec.channel, range(spec.partitions), _KAFKA_SECONDS)
+        spans = self._admin.spans(spec.channel, range(spec.partitions), _START_SECONDS)
         self._beginnings = {partition: span.beginning for partition, span in spans.items()}
         self._tell()
 
@@ -74,7 +76,8 @@ class Books:
         self.positions = positions.after(self.positions, batch, self._window, found)
         positions.write(self._checkpoint, self.positions)
         self._tell()
-        self._commit(batch.ends)
+        self._uncommitted.update(batch.ends)
+        self._commit()
         if batch.watermark is not None:
             self._delete(batch.watermark)
         if batch.late:
@@ -90,8 +93,15 @@ class Books:
         now = self._clock.monotonic()
         if self._untold is not None and now >= self._untold:
             self._tell()
+        if self._uncommitted and now >= self._commit_again:
+            self._commit()
         if self._owed is not None and now - self._deleted >= DELETE_EVERY:
             self._delete(self._owed)  # no batch may come for long
+
+    def close(self) -> None:
+        """At the end of a job: what is owed to others is tried once more."""
+        if self._uncommitted:
+            self._commit()
 
     def _tell(self) -> None:
         self._untold = None
@@ -119,13 +129,16 @@ class Books:
         found = self._admin.describe_topic(self._spec.channel, _KAFKA_SECONDS)
         return max(self._spec.partitions, found.partitions if found is not None else 0)
 
-    def _commit(self, ends: Mapping[int, int]) -> None:
-        offsets = {partition: OffsetAndMetadata(end) for partition, end in ends.items()}
+    def _commit(self) -> None:
+        offsets = {partition: OffsetAndMetadata(end) for partition, end in self._uncommitted.items()}
         try:
             self._admin.commit_offsets(self._spec.group, self._spec.channel, offsets, _KAFKA_SECONDS)
         except KafkaError as error:
-            # only others look at these offsets, and they come again with the next batch
+            # only others look at these offsets: no reason to fail
             self._log.warning("progress could not be committed", error=str(error))
+            self._commit_again = self._clock.monotonic() + _AGAIN
+        else:
+            self._uncommitted.clear()
 
     def _delete(self, closed: int) -> None:
         """closed: windows that end by it are written."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-_KAFKA_SECONDS = 10.0
+_KAFKA_SECONDS = 30.0
 _DYING_SECONDS = 3.0  # until a JVM that does not answer has ended, if it is about to
 _STOP_SECONDS = 60.0  # for the batch under way, when asked to stop
 _END_INTERVAL = (
@@ -113,6 +113,7 @@ class Job:
             query = self._start(keep_open, books.control.folder)
             self._say(state=status.RUNNING)
             ended = self._follow(query, books)
+            books.close()
         except Exception as error:  # noqa: BLE001  # the program's last resort: whatever it was is classified and said
             failure = self._failure(error)
             self._log.error(
@@ -240,6 +241,7 @@ class Job:
     def _follow(self, query: StreamingQuery, books: Books) -> bool:
         """Take the reports until the query is over. True: all that was to do is done; False: it was asked to stop."""
         deadline: Deadline | None = None
+        tidied = False
         while True:
             self._beaten = self._clock.monotonic()
             report = self._next_report()
@@ -247,6 +249,9 @@ class Job:
                 batch = progress.parse(report, self.spec.channel)
                 books.enter(batch)
                 self._done(batch)
+                if not tidied:  # this version has committed a batch
+                    tidied = True
+                    versions.remove_outlived(self._checkpoint, self.spec.version, self._log)
                 if self._ending.after(batch, books.positions, self._beaten):
                     query.stop()
                     return True

@@ -20,7 +20,7 @@ from millrace.connectivity.ports import Cluster, TimedOut
 from millrace.worker.files import write_whole
 
 _READ_SECONDS = 120.0
-_KAFKA_SECONDS = 10.0
+_KAFKA_SECONDS = 30.0
 FILE = "positions.json"
 
 

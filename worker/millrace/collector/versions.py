@@ -9,16 +9,21 @@ What the former version has written is what Spark has committed, and a batch bey
 when the job was killed, before Spark could say so. The sink's own record tells (`settle`).
 
 What a function makes of rows is not known here: no window is left out where it, or the former query, is one's.
+
+Kept are the version at work and the one before it, from which it took over. A version hands on in its own folder all
+that was handed to it (`job.json`, and what was settled), so older ones tell nothing any more: `outlived`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
 from millrace.channel.wire import END
 from millrace.collector import spec as specs
@@ -109,14 +114,13 @@ def settle(checkpoint: Path, after: int | None, written: tuple[int, int] | None)
     """`JobSpec.after`, or later: by the last batch (version and number) that a former version has written, as its sink
     knows it. It is written down before this version writes anything, since that hides what the former has written.
 
-    Raises MillraceError (DISK).
+    What was written down by an attempt that has begun no batch may be old: the former version may have gone on since.
+    So it only ever rises.
+
+    Raises MillraceError (DISK), (CHECKPOINT) if what was written down is damaged.
     """
-    file = checkpoint / _SETTLED
-    if file.exists():
-        return msgspec.json.decode(file.read_bytes(), type=int | None)
-    if after is None and written is None:
-        return None
-    moments = [after] if after is not None else []
+    before = _settled(checkpoint)
+    moments = [moment for moment in (before, after) if moment is not None]
     if written is not None:
         folder = checkpoint.parent / f"{_PREFIX}{written[0]}"
         try:
@@ -126,8 +130,35 @@ def settle(checkpoint: Path, after: int | None, written: tuple[int, int] | None)
         except (OSError, ValueError, IndexError, MillraceError):
             pass  # that version's folder has been removed
     settled = max(moments, default=None)
-    write_whole(file, msgspec.json.encode(settled), durable=True)
+    if settled != before:
+        write_whole(checkpoint / _SETTLED, msgspec.json.encode(settled), durable=True)
     return settled
+
+
+def outlived(home: Path, version: int) -> Sequence[Path]:
+    """The folders of versions that nothing needs any more now that a job has committed a batch of `version`, the newest:
+    all but it and the last one before it in which a query had begun. The oldest comes first.
+    """
+    older = sorted(number for number in _numbers(home) if number < version)
+    begun = [number for number in older if _entries(_folder(home, number) / "offsets")]
+    return [_folder(home, number) for number in older if number not in begun[-1:]]
+
+
+def remove_outlived(checkpoint: Path, version: int, log: structlog.typing.FilteringBoundLogger) -> None:
+    """Remove what is `outlived`, each with a line in the log. What can't be removed is no reason to stop: it is tried
+    again by the next attempt.
+    """
+    for folder in outlived(checkpoint.parent, version):
+        try:
+            # first: without it, it is none in which a query has begun, whatever is left of it by a kill
+            shutil.rmtree(folder / "offsets", ignore_errors=True)
+            shutil.rmtree(folder)
+        except OSError as error:
+            log.warning(
+                "an old version of the checkpoint can't be removed", folder=str(folder), error=str(error)
+            )
+        else:
+            log.info("an old version of the checkpoint is removed", folder=str(folder))
 
 
 _YEAR = 366 * 86_400 * 1_000_000
@@ -144,7 +175,8 @@ def choose(home: Path, wanted: JobSpec) -> Choice:
     why = changed(former, wanted)
     if not why:
         return Choice(_placed(wanted, home, former.spec.version, former.spec.after))
-    known = [moment for moment in (former.closed, former.spec.after) if moment is not None]
+    left_out = (former.closed, former.spec.after, _settled(_folder(home, former.spec.version)))
+    known = [moment for moment in left_out if moment is not None]
     if wanted.query.function is not None or former.spec.query.function is not None:
         known = []
     chosen = _placed(wanted, home, former.spec.version + 1, max(known, default=None))
@@ -166,9 +198,8 @@ def changed(former: Former, wanted: JobSpec) -> str:
 
 def newest(home: Path) -> Former | None:
     """The newest version in which a query has begun; None if there is none."""
-    numbers = [int(v.name[1:]) for v in home.glob(f"{_PREFIX}[0-9]*") if v.name[1:].isdigit()]
-    for number in sorted(numbers, reverse=True):
-        folder = home / f"{_PREFIX}{number}"
+    for number in sorted(_numbers(home), reverse=True):
+        folder = _folder(home, number)
         if _entries(folder / "offsets"):
             return _former(folder, number)
     return None
@@ -181,13 +212,7 @@ def _former(folder: Path, number: int) -> Former:
         done = max(_entries(folder / "commits"), default=None)
         closed = _metadata(folder, done).batch_watermark_ms if done is not None else 0
     except (OSError, ValueError, IndexError, MillraceError) as error:
-        raise MillraceError(
-            f"the checkpoint {folder} can't be understood: {error}",
-            where=str(folder),
-            remedy="restore it from a copy; or remove it with the stage's results, and what the channel still holds is "
-            "counted anew",
-            code=ExitCode.CHECKPOINT,
-        ) from error
+        raise _damaged(folder, error) from error
     # Spark's watermark is 0 as long as there is none
     return Former(spec, done, closed * 1000 if closed else None, begun.conf)
 
@@ -197,13 +222,42 @@ def _metadata(folder: Path, batch: int) -> _Metadata:
     return msgspec.json.decode(lines[1], type=_Metadata)
 
 
+def _settled(checkpoint: Path) -> int | None:
+    """What `settle` has written down there. Raises MillraceError (CHECKPOINT)."""
+    file = checkpoint / _SETTLED
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=int | None)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise _damaged(checkpoint, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> MillraceError:
+    return MillraceError(
+        f"the checkpoint {folder} can't be understood: {error}",
+        where=str(folder),
+        remedy="restore it from a copy; or remove it with the stage's results, and what the channel still holds is "
+        "counted anew",
+        code=ExitCode.CHECKPOINT,
+    )
+
+
+def _numbers(home: Path) -> list[int]:
+    return [int(v.name[1:]) for v in home.glob(f"{_PREFIX}[0-9]*") if v.name[1:].isdigit()]
+
+
+def _folder(home: Path, version: int) -> Path:
+    return home / f"{_PREFIX}{version}"
+
+
 def _entries(log: Path) -> list[int]:
     """The batches in one of Spark's metadata logs."""
     return [int(file.name) for file in log.glob("[0-9]*") if file.name.isdigit()]
 
 
 def _placed(wanted: JobSpec, home: Path, version: int, after: int | None) -> JobSpec:
-    checkpoint = str(home / f"{_PREFIX}{version}")
+    checkpoint = str(_folder(home, version))
     return msgspec.structs.replace(wanted, version=version, checkpoint=checkpoint, after=after)
 
 

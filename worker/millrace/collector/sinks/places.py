@@ -7,6 +7,7 @@ too. So it is written elsewhere, in a workshop on the same file system, and then
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -52,8 +53,22 @@ def workshop(path: Path, checkpoint: Path) -> Path:
 
 def put_in_place(pending: Path, target: Path) -> None:
     """Give a folder its name, in one step. What was there (nothing that counts: see the caller) is removed before.
-    Raises OSError.
+
+    It is on the disk when this returns: what it was made of is deleted from the channel soon, and a power cut must not
+    take both. Raises OSError.
     """
+    for folder, _, files in os.walk(pending):
+        for name in (*files, "."):
+            _to_disk(Path(folder, name))
     if target.exists():
         shutil.rmtree(target)
     pending.rename(target)
+    _to_disk(target.parent)
+
+
+def _to_disk(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
