@@ -58,6 +58,23 @@ def stateless(rows):
 def save(frame, number):
     Path(OUT, f"{number}.txt").write_text("".join(f"{row.carrier}\\n" for row in frame.collect()))
 
+def by_pandas(rows):
+    import pandas
+    from pyspark.sql.functions import pandas_udf
+
+    @pandas_udf("double")
+    def in_hours_at_once(minutes: pandas.Series) -> pandas.Series:
+        return minutes / 60
+
+    return rows.select("carrier", in_hours_at_once("delay").alias("hours"))
+
+def mapped_by_pandas(rows):
+    def in_hours_by_frame(frames):
+        for frame in frames:
+            yield frame[["carrier"]].assign(hours=frame["delay"] / 60)
+
+    return rows.mapInPandas(in_hours_by_frame, "carrier string, hours double")
+
 def by_itself(rows, writer):
     assert writer.version == 1
     writer(rows.groupBy("carrier").count()).outputMode("update").foreachBatch(save).start()
@@ -139,6 +156,17 @@ def test_a_function_makes_the_result_with_udfs_that_are_found_on_executors(flow:
     found = dataset.dataset(run.directory / "results", partitioning="hive").to_table().to_pylist()
     assert sorted((row["carrier"], row["hours"]) for row in found) == [("AA", 0.5)] * 2 + [("UA", 0.5)] * 2
     assert {row["window"]["start"] for row in found} == {BEGIN, BEGIN + timedelta(hours=1)}
+
+
+@pytest.mark.parametrize("function", ["by_pandas", "mapped_by_pandas"])
+def test_a_function_may_use_pandas(flow: Make, function: str) -> None:
+    from pyarrow import dataset
+
+    run = flow(function, window=False)
+    run.write(rows(2))
+    run.run()
+    found = dataset.dataset(run.directory / "results", partitioning="hive").to_table().to_pylist()
+    assert sorted((row["carrier"], row["hours"]) for row in found) == [("AA", 0.5)] * 2 + [("UA", 0.5)] * 2
 
 
 def test_a_function_writes_by_itself_and_goes_on_where_it_was(flow: Make, session: Any) -> None:
