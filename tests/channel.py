@@ -49,14 +49,14 @@ class Channel:
         )
         self._producer.init_transactions(20)
 
-    def write(self, partition: int, rows: Iterable[Mapping[str, object]], column: str) -> None:
-        """Rows with datetimes among their values; `column` is that of event time. One transaction, which ends with a
-        mark if they carry the partition's event time further.
+    def write(self, partition: int, rows: Iterable[Mapping[str, object]], column: str | None) -> None:
+        """Rows with datetimes among their values; `column` is that of event time, None: they have none. One transaction,
+        which ends with a mark if they carry the partition's event time further.
         """
         latest = self._latest.get(partition)
         self._producer.begin_transaction()
         for row in rows:
-            moment = row[column]
+            moment = row[column] if column is not None else _EPOCH
             assert isinstance(moment, datetime)
             value = {name: rfc3339(of) if isinstance(of, datetime) else of for name, of in row.items()}
             self._count += 1

@@ -12,7 +12,7 @@ import pytest
 from millrace.local.broker.embedded import EmbeddedBroker
 from numbers_pipeline import Numbers, millrace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 START = datetime(2026, 1, 31, 22, tzinfo=UTC)
 FUNCTIONS = '''
@@ -61,7 +61,7 @@ def test_a_collected_pipeline_to_the_end_equals_the_plain_computation(
         numbers.make_topic(broker.bootstrap)
         numbers.send(broker.bootstrap, 4_000)
 
-    ended = millrace(*words, "--state", numbers.state, timeout=300)
+    ended = millrace(*words, "--state", numbers.state, timeout=500)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
     assert "4,000 messages, 80 late, 3,920 rows collected" in ended.stdout
     assert "messages wait" in ended.stdout  # a job for them, and one for the rest if there is any
@@ -71,7 +71,7 @@ def test_a_collected_pipeline_to_the_end_equals_the_plain_computation(
 
     with EmbeddedBroker(numbers.state / "broker") as broker:
         numbers.send(broker.bootstrap, 100)
-    again = millrace(*words, "--state", numbers.state, timeout=300)
+    again = millrace(*words, "--state", numbers.state, timeout=500)
     assert (again.returncode, again.stderr) == (0, ""), again.stdout
     assert "a former run has ended all windows" in again.stdout
     assert "100 late, 0 rows collected" in again.stdout

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from millrace.local.broker.embedded import EmbeddedBroker
 from numbers_pipeline import Numbers, millrace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 CHAIN = """
 def row(value):
@@ -70,7 +70,7 @@ def test_a_function_without_event_time_gets_every_row_once_also_in_a_later_run(
             if count == so_far:
                 numbers.make_topic(broker.bootstrap)
             numbers.send(broker.bootstrap, count)
-        ended = millrace(*run, timeout=280)
+        ended = millrace(*run, timeout=500)
         assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
         assert "late" not in ended.stdout
         with EmbeddedBroker(numbers.state / "broker") as broker:
@@ -84,7 +84,7 @@ def test_a_function_without_event_time_gets_every_row_once_also_in_a_later_run(
     assert "spec.stages[1].collect.function" in refused.stderr
     stage({**COLLECT, "sink": {"console": {"rows": 2}}, "function": "on_spark:again"})
     (tmp_path / "on_spark.py").write_text(SPARK.replace("def collect", "def again"))
-    shown = millrace(*run, timeout=280)
+    shown = millrace(*run, timeout=500)
     assert (shown.returncode, shown.stderr) == (0, ""), shown.stdout
     assert 'squares: 002-00000000 {"kind":' in shown.stdout
     assert "more" in shown.stdout
@@ -103,7 +103,7 @@ def squares(bootstrap: str) -> list[tuple[int, str]]:
     consumer.assign([TopicPartition("squares", p, 0) for p in range(2)])
     found, ends = list[tuple[int, str]](), 0
     while ends < 2:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None
         if message.error() is None:
             value = json.loads(message.value() or b"")

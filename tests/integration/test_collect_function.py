@@ -20,7 +20,7 @@ from millrace.collector.sinks import Parquet, Settings
 from millrace.errors import ExitCode, FunctionError, ManifestError
 from spark_session import WHERE, Flow
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
 
 BEGIN = datetime(2013, 1, 30, 22, tzinfo=UTC)
 SCHEMA = "carrier string, at timestamp, delay double"

@@ -122,7 +122,7 @@ def test_a_wrong_password_ends_the_job_before_spark_starts(tmp_path: Path, kafka
     wanted = spec(kafka_tls.bootstrap, tmp_path, channel.topic)
     attempt = Attempt(msgspec.structs.replace(wanted, secrets=str(given)), tmp_path / "job.log")
     attempt.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     try:
         while attempt.exit_code is None:
             assert time.monotonic() < deadline

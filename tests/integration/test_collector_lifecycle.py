@@ -23,7 +23,7 @@ from millrace.collector import CollectorStatus, status
 from millrace.errors import ExitCode
 from millrace.local.broker.embedded import EmbeddedBroker
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
 pd = pytest.importorskip("pandas")
 
@@ -105,10 +105,10 @@ class Stage:
         return status.read(self.storage / "collector" / "collect.json")
 
     def ended(self, command: subprocess.Popen[bytes], code: ExitCode = ExitCode.OK) -> None:
-        assert command.wait(240) == code, self.said()
+        assert command.wait(400) == code, self.said()
 
     def until(self, what: str, seen: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 400
         while not seen():
             assert time.monotonic() < deadline, f"not seen: {what}\n{self.said()}"
             assert self.commands[-1].poll() is None, self.said()
@@ -224,6 +224,6 @@ def _group(pid: int) -> int | None:
 
 
 def asked(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=20) as answer:
+    with urllib.request.urlopen(address, timeout=60) as answer:
         content: bytes = answer.read()
     return content.decode()

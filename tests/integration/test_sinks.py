@@ -22,7 +22,7 @@ from millrace.local.broker.embedded import EmbeddedBroker
 from millrace.worker import logs
 from spark_session import WHERE, Flow
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
 
 BEGIN = datetime(2013, 1, 30, 22, tzinfo=UTC)
 HOURLY = Query(
@@ -285,7 +285,7 @@ def _messages(bootstrap: str, topic: str) -> list[Any]:
     consumer.assign([TopicPartition(topic, p, 0) for p in range(count)])
     found, open_ = list[Any](), count
     while open_:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None
         if message.error() is None:
             found.append(message)

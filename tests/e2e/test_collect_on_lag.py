@@ -1,0 +1,120 @@
+"""A collector with the trigger `onLag: {age}`, as a user runs it: no JVM while nothing has waited for so long, then a job
+for what waits, and no JVM again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from millrace.local.broker.embedded import EmbeddedBroker
+from numbers_pipeline import Numbers, Run, await_that, status
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+FUNCTIONS = """
+from datetime import datetime, timedelta, UTC
+
+def row(value):
+    n = value["n"]
+    return {"kind": "abc"[n % 3], "at": datetime(2026, 1, 31, 22, tzinfo=UTC) + timedelta(seconds=7 * n)}
+"""
+STAGES = [
+    {"name": "row", "map": {"function": "rows:row"}},
+    {
+        "name": "by-kind",
+        "collect": {
+            "schema": "kind string, at timestamp",
+            "groupBy": ["kind"],
+            "window": {"size": "1h", "time": "at", "lateness": "10m"},
+            "aggregate": {"numbers": "count(*)"},
+            "trigger": {"onLag": {"age": "4s"}},
+            "sink": {"parquet": {"path": "results"}},
+        },
+    },
+]
+
+
+def test_what_has_waited_long_enough_is_collected_by_a_job_that_is_gone_afterwards(
+    tmp_path: Path, topic: str, kafka: EmbeddedBroker, spark: None
+) -> None:
+    numbers = Numbers(tmp_path, topic).write()
+    manifest = json.loads(numbers.manifest.read_text())
+    manifest["spec"]["stages"] = STAGES
+    del manifest["spec"]["deadLetter"]
+    numbers.manifest.write_text(json.dumps(manifest))
+    (tmp_path / "rows.py").write_text(FUNCTIONS)
+    numbers.make_topic(kafka.bootstrap)
+
+    with Run(numbers.manifest, "--kafka", kafka.bootstrap, "--state", numbers.state) as run:
+        await_that(lambda: status(numbers.state).get("state") == "running", "the run is up", run)
+        assert collector(numbers)["state"] == "waiting"
+        assert collector(numbers)["attempts"] == 0, "nothing waits"
+
+        for part, (hours, rows) in enumerate(((1, 1_000), (3, 2_000))):
+            before = collector(numbers)["attempts"]
+            numbers.send(kafka.bootstrap, 1_000)  # 7,000 s of event time
+            await_that(
+                lambda rows=rows: collector(numbers)["rows"] == rows, "all rows are read", run, seconds=240
+            )
+            # the rows' own marks close what the lateness allows; those of idle partitions no more than that
+            await_that(
+                lambda hours=hours: written(numbers) == expected(hours), "windows close", run, seconds=240
+            )
+            await_that(
+                lambda: collector(numbers)["state"] == "waiting" and collector(numbers)["lag"] == 0,
+                "the job is done",
+                run,
+                seconds=240,
+            )
+            assert collector(numbers)["attempts"] > before, part
+            assert collector(numbers)["pid"] is None
+            assert "java" not in kinds(run.process.pid)
+        attempts = collector(numbers)["attempts"]
+        run.interrupt()
+        code, out, err = run.wait()
+    assert (code, err) == (0, ""), out
+    assert "wait for 4 s or more" in out
+    assert collector(numbers)["restarts"] == 0
+    events = [json.loads(line) for line in log(numbers).read_text().splitlines() if line.startswith("{")]
+    assert [e["event"] for e in events].count("the session is up") == attempts
+    assert [e["event"] for e in events].count("ended") == attempts, "each job ended by itself"
+
+
+def collector(numbers: Numbers) -> dict[str, object]:
+    found = status(numbers.state).get("collector")
+    assert isinstance(found, dict)
+    return {"pid": None, "rows": 0, "attempts": 0, "restarts": 0, **found}
+
+
+def log(numbers: Numbers) -> Path:
+    return numbers.state / "collector" / "by-kind.log"
+
+
+def kinds(pid: int) -> set[str]:
+    """Names of the programs below this process."""
+    return {child.name() for child in psutil.Process(pid).children(recursive=True) if child.is_running()}
+
+
+def written(numbers: Numbers) -> list[tuple[str, str, int]]:
+    from pyarrow import dataset
+
+    folder = numbers.state / "results"
+    if not folder.exists():
+        return []
+    rows = dataset.dataset(folder, format="parquet", partitioning="hive").to_table().to_pylist()
+    return sorted((row["kind"], f"{row['window_start']:%d %H}", row["numbers"]) for row in rows)
+
+
+def expected(hours: int) -> list[tuple[str, str, int]]:
+    """Of the first so many hours: numbers come each seven seconds, from 22 o'clock on."""
+    counts: dict[tuple[str, str], int] = {}
+    for n in range(2_000):
+        hour = 7 * n // 3600
+        if hour < hours:
+            key = "abc"[n % 3], ("31 22", "31 23", "01 00", "01 01")[hour]
+            counts[key] = counts.get(key, 0) + 1
+    return sorted((*key, count) for key, count in counts.items())
