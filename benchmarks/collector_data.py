@@ -1,4 +1,8 @@
-"""A channel as a chain leaves it, made quickly: a year of rows, spread evenly over the partitions, then the end."""
+"""A channel as a chain leaves it, made quickly: a year of rows, spread evenly over the partitions, then the end.
+
+The collector deletes records that it has done with, and the next run is to read them again. A broker refuses that of a
+topic whose clean-up is by key alone, which also lets this one be as it is: nothing in it is ever old enough.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from millrace.channel import wire
 from millrace.connectivity.confluent import ConfluentCluster
@@ -84,6 +89,19 @@ def fill(bootstrap: str, topic: str, partitions: int, rows: int) -> None:
     producer.produce(topic, value, partition=0, headers=list(headers))
     _mark(producer, topic, wire.MarkKind.END, [wire.END] * partitions)
     producer.commit_transaction(60)
+    _keep(bootstrap, topic)
+
+
+def _keep(bootstrap: str, topic: str) -> None:
+    """Have the broker refuse to delete records of it. (While records without a key are written, it can't be so.)"""
+    wanted = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(2**63 - 1)}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in wanted.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def _mark(producer: Producer, topic: str, kind: wire.MarkKind, times: Sequence[int]) -> None:

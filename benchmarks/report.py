@@ -45,8 +45,13 @@ def compared(
     return Figure(case, figure, round(value, 3), unit, rounded, round(ratio, 3), target, ratio <= target)
 
 
-def publish(name: str, figures: Sequence[Figure], notes: Mapping[str, object]) -> None:
-    """Print the table and write the file."""
+def publish(
+    name: str,
+    figures: Sequence[Figure],
+    notes: Mapping[str, object],
+    versions: Mapping[str, str] | None = None,
+) -> None:
+    """Print the table and write the file. versions: of what else was measured, beside those of the Kafka client."""
     report = {
         "machine": {
             "cpu": _cpu(),
@@ -60,6 +65,7 @@ def publish(name: str, figures: Sequence[Figure], notes: Mapping[str, object]) -
             "confluent-kafka": version("confluent-kafka"),
             "librdkafka": confluent_kafka.libversion()[0],
             "msgspec": version("msgspec"),
+            **(versions or {}),
         },
         "notes": dict(notes),
         "figures": [asdict(figure) for figure in figures],

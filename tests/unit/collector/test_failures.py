@@ -25,6 +25,10 @@ Current Available Offsets: {KafkaV2[Assign[t-7a8c17a7.collect.channel-0]]: {"t-7
 Current State: ACTIVE
 Thread State: RUNNABLE
 """
+AWAY_FROM_A_TASK = (
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times\n"
+    "Caused by: java.util.concurrent.TimeoutException: Cannot fetch record for offset 517 in 30000 milliseconds\n"
+)
 FAILURES = {
     "a record that is no JSON": (
         "An error occurred while calling o183.parquet.\n: org.apache.spark.SparkException: "
@@ -130,6 +134,11 @@ FAILURES = {
         ExitCode.BROKER_UNREACHABLE,
         "the broker does not answer the collector",
     ),
+    "a broker that a task has waited for": (
+        f"An error occurred while calling o183.parquet.\n{AWAY_FROM_A_TASK}",
+        ExitCode.BROKER_UNREACHABLE,
+        "the broker does not answer the collector",
+    ),
     "records that were deleted": (
         "An error occurred while calling o183.parquet.\n: org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some "
         "data may have been lost because they are not available in Kafka any more; either the data was aged out by Kafka or "
@@ -180,6 +189,19 @@ def test_a_failure_has_its_code_and_message(name: str, beyond: str) -> None:
     assert found.where == "numbers.by-kind"
     for noise in ("\n", "Streaming Query", "\tat ", "+- ", "'Aggregate", "=="):
         assert noise not in found.what
+
+
+def test_a_function_that_was_writing_when_the_broker_went_is_not_to_blame() -> None:
+    said = (
+        "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. Reason: "
+        "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+        '  File "/code/flights.py", line 7, in save\n    frame.write.parquet(path)\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o183.parquet.\n" + AWAY_FROM_A_TASK
+    )
+    by_function = job_spec(query=query(function="flights:collect", window=None, aggregate={}, group_by=()))
+    assert classify(RuntimeError(said), by_function).code is ExitCode.BROKER_UNREACHABLE
+    own = said.replace(AWAY_FROM_A_TASK, ": java.lang.IllegalStateException: what it writes to is closed\n")
+    assert classify(RuntimeError(own), by_function).code is ExitCode.STAGE_FAILED
 
 
 def test_what_is_at_the_bottom_is_said() -> None:

@@ -36,6 +36,16 @@ def _kind(signs: str, what: str, remedy: str, code: ExitCode) -> Kind:
 _MORE_MEMORY = (
     "give it more (spark.driver.memory in the stage's spark.conf), or take fewer records into a batch"
 )
+_AWAY = _kind(
+    r"org\.apache\.kafka\.common\.errors\.\w*TimeoutException|DisconnectException|BrokerNotAvailableException|"
+    r"No resolvable bootstrap urls|TimeoutException: Timed out waiting for a node assignment|"
+    r"Timeout of \d+ms expired before|TimeoutException: Cannot fetch record for offset",
+    "the broker does not answer the collector",
+    "see that it runs and can be reached",
+    ExitCode.BROKER_UNREACHABLE,
+)
+"""No function can be blamed for it, though it be in the middle of one that it is heard."""
+
 KINDS = (
     _kind(
         r"OutOfMemoryError|GC overhead limit|SparkOutOfMemoryError|\[UNABLE_TO_ACQUIRE_MEMORY\]",
@@ -74,6 +84,7 @@ KINDS = (
         "they were deleted from outside; what they held is lost to this checkpoint",
         ExitCode.OFFSET_GONE,
     ),
+    _AWAY,
     _kind(
         r"Failed to find (the )?data source: kafka|"
         r"NoClassDefFoundError: org/apache/(spark/sql/)?kafka|ClassNotFoundException: org\.apache\.(spark\.sql\.)?kafka",
@@ -127,14 +138,6 @@ KINDS = (
         "mend the stage's expressions: columns are those of its schema, functions those of Spark SQL",
         ExitCode.MANIFEST,
     ),
-    _kind(
-        r"org\.apache\.kafka\.common\.errors\.\w*TimeoutException|DisconnectException|BrokerNotAvailableException|"
-        r"No resolvable bootstrap urls|TimeoutException: Timed out waiting for a node assignment|"
-        r"Timeout of \d+ms expired before",
-        "the broker does not answer the collector",
-        "see that it runs and can be reached",
-        ExitCode.BROKER_UNREACHABLE,
-    ),
 )
 
 RESTARTS: Mapping[ExitCode, int | None] = {
@@ -161,11 +164,11 @@ def classify(error: BaseException, spec: JobSpec, jvm: int | None = None) -> Mil
         return _jvm_ended(jvm, spec)
     if isinstance(error, OSError) and error.filename:
         return disk_error(error, Path(error.filename))
-    if spec.query.function is not None:
+    said = _heard(str(error))
+    if spec.query.function is not None and not _AWAY.signs.search(said):
         blamed = user_failure(str(error), spec.query.function, f"{spec.where}.function")
         if blamed is not None:
             return blamed
-    said = _heard(str(error))
     for kind in KINDS:
         if kind.signs.search(said):
             return MillraceError(

@@ -19,13 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import psutil
 
 import millrace
 import millrace_api
 from millrace.clock import Clock, Deadline, SystemClock
+from millrace.collector import class_data, status, versions
 from millrace.collector import spec as specs
-from millrace.collector import status, versions
 from millrace.collector.spec import JobSpec
 from millrace.collector.status import CollectorStatus
 from millrace.errors import ExitCode, MillraceError
@@ -83,7 +84,8 @@ class Attempt:
                 self._checkpoint.mkdir(exist_ok=True)
                 Path(self.spec.status_file).unlink(missing_ok=True)
                 file = self._checkpoint / versions.JOB_FILE
-                specs.write(self.spec, file)
+                archive = class_data.find(launcher, Path(self.spec.jars))
+                specs.write(msgspec.structs.replace(self.spec, archive=str(archive or "")), file)
                 command = [sys.executable, "-P", "-m", "millrace.collector.job", "--spec", str(file)]
                 self._process = self._spawn([*command, "--lock", str(lock)], launcher, lock)
                 _sign(lock, self._process.pid)

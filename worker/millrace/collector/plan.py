@@ -41,6 +41,20 @@ OBSERVED = "channel"
 NOTHING = f"{EVENT_TIME} IS NULL"
 """Never true, which the optimiser can't know."""
 
+_PATIENCE = {
+    # Of Java's clients, for one question with all that is tried again within it: half a minute and one by default.
+    "kafka.request.timeout.ms": "20000",
+    "kafka.default.api.timeout.ms": "20000",
+    # The driver asks for offsets three times by default, each as long as the above.
+    "fetchOffset.numRetries": "2",
+    # A task waits for records that it knows to be there; two minutes by default, Spark's patience with executors.
+    "kafkaConsumer.pollTimeoutMs": "30000",
+}
+"""How long a broker may be away before the attempt ends, and another one is tried with back-off. Spark does not wait for
+a broker in any other way, and by default for some 200 s, in which nobody hears of it. With these it is told within a
+minute; a restart of a broker, or another one's taking over, takes less than half of that.
+"""
+
 _NAMED = f"header -> header.key = '{wire.TIME}'"
 # Rows have it first. Searching for it costs more than all else that is done to a row here.
 _HEADER = (
@@ -61,6 +75,7 @@ def kafka_options(spec: JobSpec) -> Mapping[str, str]:
         "failOnDataLoss": "true",
         "includeHeaders": "true",
         "groupIdPrefix": f"{spec.group}.reader",
+        **_PATIENCE,
         "maxOffsetsPerTrigger": str(spec.records_per_batch),
     }
 

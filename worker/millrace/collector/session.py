@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millrace.collector import class_data
 from millrace.collector.spec import JobSpec
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def settings(spec: JobSpec, logging: Path) -> Mapping[str, str]:
             [
                 *filter(None, [spec.query.conf.get("spark.driver.extraJavaOptions")]),
                 f"-Dlog4j2.configurationFile={logging.as_uri()}",
+                *(class_data.options(Path(spec.archive)) if spec.archive else ()),
                 # a JVM without memory may live on and do nothing: its end is seen, and by its code known
                 "-XX:+ExitOnOutOfMemoryError",
             ]

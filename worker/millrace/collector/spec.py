@@ -31,6 +31,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         until_end: stop when all partitions have ended and all windows are closed.
         pending: stop when what the channel held at the start is read, and the windows that it closes are written.
         jars: the folder of the Kafka connector.
+        archive: of the JVM's classes, see `class_data`; "": there is none. Who launches sets it.
         attempt, restarts: see CollectorStatus.
         http: HOST:PORT to serve health and metrics at, port 0 for any; None: not served.
         ui: serve Spark's own UI, at an address that the status tells.
@@ -52,6 +53,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     log: str
     jars: str
     where: str
+    archive: str = ""
     sink: Settings | None = None
     code: str | None = None
     version: int = 1

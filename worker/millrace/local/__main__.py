@@ -8,19 +8,25 @@ import sys
 from millrace.collector.jars import CONNECTOR
 from millrace.errors import MillraceError
 from millrace.host import jars, java
-from millrace.local.broker import class_data
+from millrace.local.broker import class_data as broker_classes
 from millrace.local.broker.jars import BROKER
+from millrace.local.collector import class_data as collector_classes
 
 
 def main() -> int:
     try:
-        class_data.ensure(java.find(), jars.ensure(BROKER))
+        found = java.find()
+        broker_classes.ensure(found, jars.ensure(BROKER))
         if importlib.util.find_spec("pyspark") is not None:
-            jars.ensure(CONNECTOR)
+            collector_classes.ensure(found, jars.ensure(CONNECTOR), _say)
     except MillraceError as error:
         sys.stderr.write(f"{error}\n")
         return error.code
     return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"setup: {text}\n")
 
 
 if __name__ == "__main__":

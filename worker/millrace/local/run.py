@@ -137,8 +137,11 @@ class LocalRun:
         sight = self._steward.sight if self._steward is not None else None
         if not (self._plan.until_end and sight is not None and sight.settled and sight.at_end):
             return False
+        if self._collector is None:
+            return True
+        self._collector.watch(sight.backlog)  # it may be newer than what it was last told of
         # workers stay meanwhile, at their ends: so no end mark can be missing
-        return self._collector is None or self._collector.has_all(sight.channel)
+        return self._collector.has_all(sight.channel)
 
     def _look(self, *, final: bool = False) -> None:
         """Carry word between the parts, and show where all is. Raises the error of the part that gave up."""
