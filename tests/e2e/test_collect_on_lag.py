@@ -13,7 +13,7 @@ import pytest
 from millrace.local.broker.embedded import EmbeddedBroker
 from numbers_pipeline import Numbers, Run, await_that, status
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 FUNCTIONS = """
 from datetime import datetime, timedelta, UTC
@@ -58,17 +58,17 @@ def test_what_has_waited_long_enough_is_collected_by_a_job_that_is_gone_afterwar
             before = collector(numbers)["attempts"]
             numbers.send(kafka.bootstrap, 1_000)  # 7,000 s of event time
             await_that(
-                lambda rows=rows: collector(numbers)["rows"] == rows, "all rows are read", run, seconds=240
+                lambda rows=rows: collector(numbers)["rows"] == rows, "all rows are read", run, seconds=500
             )
             # the rows' own marks close what the lateness allows; those of idle partitions no more than that
             await_that(
-                lambda hours=hours: written(numbers) == expected(hours), "windows close", run, seconds=240
+                lambda hours=hours: written(numbers) == expected(hours), "windows close", run, seconds=500
             )
             await_that(
                 lambda: collector(numbers)["state"] == "waiting" and collector(numbers)["lag"] == 0,
                 "the job is done",
                 run,
-                seconds=240,
+                seconds=500,
             )
             assert collector(numbers)["attempts"] > before, part
             assert collector(numbers)["pid"] is None
