@@ -5,6 +5,7 @@ for what waits, and no JVM again.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -20,8 +21,9 @@ from datetime import datetime, timedelta, UTC
 
 def row(value):
     n = value["n"]
-    return {"kind": "abc"[n % 3], "at": datetime(2026, 1, 31, 22, tzinfo=UTC) + timedelta(seconds=7 * n)}
+    return {"kind": "abc"[n % 3], "at": datetime(2026, 1, 31, 22, tzinfo=UTC) + timedelta(seconds=2 * n)}
 """
+# A partition that rests may be told by marks of what has come in another: what is sent at once is within the lateness.
 STAGES = [
     {"name": "row", "map": {"function": "rows:row"}},
     {
@@ -29,7 +31,7 @@ STAGES = [
         "collect": {
             "schema": "kind string, at timestamp",
             "groupBy": ["kind"],
-            "window": {"size": "1h", "time": "at", "lateness": "10m"},
+            "window": {"size": "5m", "time": "at", "lateness": "40m"},
             "aggregate": {"numbers": "count(*)"},
             "trigger": {"onLag": {"age": "4s"}},
             "sink": {"parquet": {"path": "results"}},
@@ -54,34 +56,37 @@ def test_what_has_waited_long_enough_is_collected_by_a_job_that_is_gone_afterwar
         assert collector(numbers)["state"] == "waiting"
         assert collector(numbers)["attempts"] == 0, "nothing waits"
 
-        for part, (hours, rows) in enumerate(((1, 1_000), (3, 2_000))):
+        for rows, windows in ((1_000, 0), (2_000, 5)):
             before = collector(numbers)["attempts"]
-            numbers.send(kafka.bootstrap, 1_000)  # 7,000 s of event time
+            numbers.send(kafka.bootstrap, 1_000)  # 2,000 s of event time
             await_that(
                 lambda rows=rows: collector(numbers)["rows"] == rows, "all rows are read", run, seconds=500
             )
-            # the rows' own marks close what the lateness allows; those of idle partitions no more than that
             await_that(
-                lambda hours=hours: written(numbers) == expected(hours), "windows close", run, seconds=500
-            )
-            await_that(
-                lambda: collector(numbers)["state"] == "waiting" and collector(numbers)["lag"] == 0,
-                "the job is done",
+                lambda windows=windows: written(numbers) == expected(windows),
+                "windows close",
                 run,
                 seconds=500,
             )
-            assert collector(numbers)["attempts"] > before, part
-            assert collector(numbers)["pid"] is None
-            assert "java" not in kinds(run.process.pid)
-        attempts = collector(numbers)["attempts"]
+            await_that(lambda: nothing_runs(numbers, run), "the job is gone", run, seconds=500)
+            assert collector(numbers)["attempts"] > before
         run.interrupt()
         code, out, err = run.wait()
     assert (code, err) == (0, ""), out
     assert "wait for 4 s or more" in out
     assert collector(numbers)["restarts"] == 0
     events = [json.loads(line) for line in log(numbers).read_text().splitlines() if line.startswith("{")]
-    assert [e["event"] for e in events].count("the session is up") == attempts
-    assert [e["event"] for e in events].count("ended") == attempts, "each job ended by itself"
+    said = Counter(event["event"] for event in events)
+    assert said["ended"] >= 2
+    # idle partitions may have given one more something to do, and that one may have been interrupted
+    assert said["ended"] + said["stopped"] == said["the session is up"]
+
+
+def nothing_runs(numbers: Numbers, run: Run) -> bool:
+    found = collector(numbers)
+    return (found["state"], found["lag"], found["pid"]) == ("waiting", 0, None) and "java" not in kinds(
+        run.process.pid
+    )
 
 
 def collector(numbers: Numbers) -> dict[str, object]:
@@ -106,15 +111,9 @@ def written(numbers: Numbers) -> list[tuple[str, str, int]]:
     if not folder.exists():
         return []
     rows = dataset.dataset(folder, format="parquet", partitioning="hive").to_table().to_pylist()
-    return sorted((row["kind"], f"{row['window_start']:%d %H}", row["numbers"]) for row in rows)
+    return sorted((row["kind"], f"{row['window_start']:%H:%M}", row["numbers"]) for row in rows)
 
 
-def expected(hours: int) -> list[tuple[str, str, int]]:
-    """Of the first so many hours: numbers come each seven seconds, from 22 o'clock on."""
-    counts: dict[tuple[str, str], int] = {}
-    for n in range(2_000):
-        hour = 7 * n // 3600
-        if hour < hours:
-            key = "abc"[n % 3], ("31 22", "31 23", "01 00", "01 01")[hour]
-            counts[key] = counts.get(key, 0) + 1
-    return sorted((*key, count) for key, count in counts.items())
+def expected(windows: int) -> list[tuple[str, str, int]]:
+    """Of the first so many: 150 numbers come in each, a third of each kind."""
+    return sorted((kind, f"22:{5 * window:02}", 50) for window in range(windows) for kind in "abc")
