@@ -268,10 +268,31 @@ VALID: Mapping[str, Mapping[str, object]] = {
             "collect": {**COLLECT, "window": {**WINDOW, "late": "Drop"}},
         },
     },
+    "batch and reduce": {
+        "spec/stages/0": {"name": "lists", "batch": {"count": 50_000, "bytes": 67_108_864, "interval": "1h"}},
+        "spec/stages/2": {
+            "name": "totals",
+            "reduce": {
+                "initial": "builtins:dict",
+                "accumulate": "a:b",
+                "flush": "a:b",
+                "key": "order.customer",
+                "onError": "DeadLetter",
+                "interval": "10ms",
+            },
+        },
+    },
+    "lists by default, and an effect at the end": {
+        "spec/stages/2": {"name": "lists", "batch": {}},
+        "spec/stages/3": {"name": "insert", "map": {"function": "a:b"}},
+    },
+    "accumulated for its effect": {
+        "spec/stages/3": {"name": "sum", "reduce": {"initial": "a:b", "accumulate": "a:b", "flush": "a:b"}},
+    },
     "stages of the same kind": {"spec/stages/0": {"name": "departed", "map": {"function": "a:b"}}},
 }
 
-_KINDS = "map, flatMap, filter, produce, collect"
+_KINDS = "map, flatMap, filter, batch, reduce, produce, collect"
 _STAGE_KEYS = f"known here: name, {_KINDS}"
 _SPEC_KEYS = (
     "known here: replicas, suspend, nodeLost, kafka, source, stages, deadLetter, delivery, commit, worker"
@@ -876,9 +897,60 @@ BAD = (
         ),
     ),
     Bad(
-        "batch and reduce",
-        {"spec/stages/0": {"name": "some", "batch": {}, "map": {"function": "a:b"}}},
-        (f"spec.stages[0].batch (stage some): batch is not available in this version\n    {_LATER}",),
+        "more in a batch than a worker may hold, for longer than a stage may",
+        {"spec/stages/0": {"name": "some", "batch": {"count": 50_001, "bytes": 0, "interval": "2h"}}},
+        (
+            "spec.stages[0].batch.count (stage some): 50001 is out of range\n    use a whole number from 1 to 50000",
+            "spec.stages[0].batch.bytes (stage some): 0 is out of range\n    use a whole number from 1 to 67108864",
+            'spec.stages[0].batch.interval (stage some): "2h" is out of range\n    use a duration from 10ms to 1h',
+        ),
+    ),
+    Bad(
+        "a batch that nothing takes",
+        {"spec/stages/3": {"name": "some", "batch": {}}},
+        (
+            "spec.stages[3] (stage some): a batch stage can't be the last one: nothing would take its lists\n"
+            "    add a map stage, whose function gets a list and does with it what is wanted",
+        ),
+    ),
+    Bad(
+        "a reduce that nothing takes",
+        {"spec/stages/3": {"name": "some", "reduce": {"initial": "a:b", "accumulate": "a:b"}}},
+        (
+            "spec.stages[3].reduce (stage some): nothing would take what the last stage accumulates\n"
+            "    add flush, a function that does with it what is wanted, or another stage",
+        ),
+    ),
+    Bad(
+        "a reduce without its functions, by no field",
+        {"spec/stages/0": {"name": "some", "reduce": {"flush": "total", "key": "a b"}}},
+        (
+            "spec.stages[0].reduce.initial (stage some): it is missing\n    add initial: The function, as module:name, "
+            "that is called without arguments for the value to begin with, for example builtins:dict.",
+            "spec.stages[0].reduce.accumulate (stage some): it is missing\n    add accumulate: The function, as "
+            "module:name, that gets what was accumulated and a value, with a third parameter also the message, and returns "
+            "what is accumulated then.",
+            'spec.stages[0].reduce.flush (stage some): "total" is not a function reference\n'
+            "    use module:name, for example flights:score",
+            'spec.stages[0].reduce.key (stage some): "a b" is not a field or a function\n'
+            "    use the name of a field, with dots into fields of fields, for example order.customer; or module:name, "
+            "for example flights:route",
+        ),
+    ),
+    Bad(
+        "dead letters of a reduce without a topic for them",
+        {
+            "spec/deadLetter": ABSENT,
+            "spec/stages/1/map/onError": "Stop",
+            "spec/stages/0": {
+                "name": "some",
+                "reduce": {"initial": "a:b", "accumulate": "a:b", "onError": "DeadLetter"},
+            },
+        },
+        (
+            "spec.stages[0].reduce.onError (stage some): DeadLetter needs a topic for dead letters, and "
+            "spec.deadLetter is not there\n    add spec.deadLetter with a topic, or use onError: Stop",
+        ),
     ),
     Bad(
         "what a collect stage will have",

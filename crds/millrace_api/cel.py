@@ -19,6 +19,7 @@ from millrace_api.collect import (
     SHORTEST_TRIGGER,
     SHORTEST_WINDOW,
 )
+from millrace_api.gather import LONGEST_HOLD, SHORTEST_HOLD
 from millrace_api.rules import (
     LONGEST_COMMIT,
     LONGEST_NODE_LOST,
@@ -27,7 +28,13 @@ from millrace_api.rules import (
     SHORTEST_NODE_LOST,
 )
 from millrace_api.sinks import SINK_KINDS
-from millrace_api.stages import FUNCTION_KINDS, KINDS, RESERVED_STAGE_NAMES, TERMINAL_KINDS
+from millrace_api.stages import (
+    GATHER_KINDS,
+    KINDS,
+    ON_ERROR_KINDS,
+    RESERVED_STAGE_NAMES,
+    TERMINAL_KINDS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +94,29 @@ RULES: Final[Sequence[CelRule]] = (
         message=f"{', then '.join(TERMINAL_KINDS)} only at the end of the chain",
     ),
     CelRule(
+        at=_STAGES,
+        rule="self.size() == 0 || !has(self[self.size() - 1].batch)",
+        message="a batch stage can't be the last one",
+    ),
+    CelRule(
+        at=_STAGES,
+        rule="self.size() == 0 || !has(self[self.size() - 1].reduce) || has(self[self.size() - 1].reduce.flush)",
+        message="a reduce stage as the last one needs flush",
+    ),
+    *(
+        CelRule(
+            at=(*_STAGES, "*", kind, "interval"),
+            rule=_between(SHORTEST_HOLD, LONGEST_HOLD),
+            message=f"from {SHORTEST_HOLD} to {LONGEST_HOLD}",
+        )
+        for kind in GATHER_KINDS
+    ),
+    CelRule(
         at=("spec",),
         rule="has(self.deadLetter) || self.stages.all(s, "
         + " && ".join(
             f"!(has(s.{kind}) && has(s.{kind}.onError) && s.{kind}.onError == 'DeadLetter')"
-            for kind in FUNCTION_KINDS
+            for kind in ON_ERROR_KINDS
         )
         + ")",
         message="onError: DeadLetter needs spec.deadLetter",

@@ -69,6 +69,13 @@ FUNCTION: Final = Form(
     253,
     "module:name, for example flights:score",
 )
+TAKEN: Final = Form(
+    "a field or a function",
+    rf"^{_IDENTIFIER}(\.{_IDENTIFIER})*(:{_IDENTIFIER})?$",
+    253,
+    "the name of a field, with dots into fields of fields, for example order.customer; or module:name, for example "
+    "flights:route",
+)
 BOOTSTRAP_SERVERS: Final = Form(
     "a list of broker addresses",
     rf"^{_HOST_PORT}(, ?{_HOST_PORT})*$",
@@ -140,6 +147,7 @@ FORMS: Final = {
         TOPIC,
         GROUP_ID,
         FUNCTION,
+        TAKEN,
         BOOTSTRAP_SERVERS,
         START_FROM,
         DURATION,
@@ -163,6 +171,7 @@ DnsSubdomain = Annotated[
 TopicName = Annotated[str, Field(pattern=TOPIC.pattern, max_length=TOPIC.max_length, min_length=1)]
 GroupId = Annotated[str, Field(pattern=GROUP_ID.pattern, max_length=GROUP_ID.max_length, min_length=1)]
 FunctionRef = Annotated[str, Field(pattern=FUNCTION.pattern, max_length=FUNCTION.max_length, min_length=3)]
+Taken = Annotated[str, Field(pattern=TAKEN.pattern, max_length=TAKEN.max_length, min_length=1)]
 BootstrapServers = Annotated[
     str, Field(pattern=BOOTSTRAP_SERVERS.pattern, max_length=BOOTSTRAP_SERVERS.max_length, min_length=3)
 ]

@@ -12,7 +12,6 @@ _COLLECT: Final = ("spec", "stages", "*", "collect")
 
 PLANNED: Final[dict[PathParts, frozenset[str]]] = {
     ("spec",): frozenset({"deletionPolicy", "storage", "scaling"}),
-    ("spec", "stages", "*"): frozenset({"batch", "reduce"}),
     (*_COLLECT, "spark"): frozenset({"driver", "executors"}),
     ("spec", "worker"): frozenset({"labels", "annotations", "affinity", "topologySpread"}),
     **{("spec", "stages", "*", kind): _FUNCTION_STAGE for kind in FUNCTION_KINDS},

@@ -53,6 +53,10 @@ spec:
       flatMap: {function: "flights:legs", onError: Stop}
     - name: score
       map: {function: "flights:score", onError: DeadLetter}
+    - name: per-route
+      reduce: {initial: "builtins:dict", accumulate: "flights:add", flush: "flights:total", key: route, onError: DeadLetter,
+               count: 1000, bytes: 1048576, interval: 5s}
+    # or {name: by-100, batch: {count: 100, bytes: 1048576, interval: 5s}}
     - name: scored
       produce: {topic: flights.scored, create: {partitions: 12}, format: json}
     - name: by-carrier

@@ -12,8 +12,15 @@ from typing import Final
 
 from millrace_api.collect_rules import broken_collect_rules
 from millrace_api.forms import DURATION, START_FROM
+from millrace_api.gather import LONGEST_HOLD, SHORTEST_HOLD
 from millrace_api.problems import PathParts, Problem, path_text
-from millrace_api.stages import FUNCTION_KINDS, KINDS, RESERVED_STAGE_NAMES, TERMINAL_KINDS
+from millrace_api.stages import (
+    GATHER_KINDS,
+    KINDS,
+    ON_ERROR_KINDS,
+    RESERVED_STAGE_NAMES,
+    TERMINAL_KINDS,
+)
 from millrace_api.times import duration_seconds, timestamp_ms
 from millrace_api.tree import Tree, at, get, items, stage_name
 
@@ -34,10 +41,14 @@ def broken_rules(manifest: Tree) -> Iterator[Problem]:
     yield from _unique_names(manifest)
     yield from _reserved_names(manifest)
     yield from _terminal_last(manifest)
+    yield from _gathered_goes_somewhere(manifest)
     yield from _dead_letters_go_somewhere(manifest)
     yield from _topics_apart(manifest)
     yield from _range(manifest, ("spec", "commit", "interval"), SHORTEST_COMMIT, LONGEST_COMMIT)
     yield from _range(manifest, ("spec", "nodeLost", "after"), SHORTEST_NODE_LOST, LONGEST_NODE_LOST)
+    for index, _ in _stages(manifest):
+        for kind in GATHER_KINDS:
+            yield from _range(manifest, (*_stage(index), kind, "interval"), SHORTEST_HOLD, LONGEST_HOLD)
     yield from _reserved_variables(manifest)
     yield from _start_exists(manifest)
     for index, stage in _stages(manifest):
@@ -111,11 +122,33 @@ def _terminal_last(manifest: Tree) -> Iterator[Problem]:
         after = max(after, rank)
 
 
+def _gathered_goes_somewhere(manifest: Tree) -> Iterator[Problem]:
+    last = max((index for index, _ in _stages(manifest)), default=-1)
+    if last < 0 or last + 1 != len(items(at(manifest, _STAGES))):
+        return
+    stage = at(manifest, _stage(last))
+    if get(stage, "batch") is not None:
+        yield _problem(
+            manifest,
+            _stage(last),
+            "a batch stage can't be the last one: nothing would take its lists",
+            "add a map stage, whose function gets a list and does with it what is wanted",
+        )
+    reduce = get(stage, "reduce")
+    if isinstance(reduce, Mapping) and get(reduce, "flush") is None:
+        yield _problem(
+            manifest,
+            (*_stage(last), "reduce"),
+            "nothing would take what the last stage accumulates",
+            "add flush, a function that does with it what is wanted, or another stage",
+        )
+
+
 def _dead_letters_go_somewhere(manifest: Tree) -> Iterator[Problem]:
     if at(manifest, ("spec", "deadLetter")) is not None:
         return
     for index, stage in _stages(manifest):
-        for kind in FUNCTION_KINDS:
+        for kind in ON_ERROR_KINDS:
             if get(stage.get(kind), "onError") == "DeadLetter":
                 yield _problem(
                     manifest,

@@ -205,9 +205,9 @@ class Spec(Model):
         min_length=1,
         max_length=32,
         description="The chain: each message passes through the stages in order. Each stage has a name and exactly "
-        "one kind (map, flatMap, filter, produce, collect). produce and collect only at the end, collect after produce, "
-        "which passes its value on; a chain may also end without either, when its functions' effects are all that is "
-        "wanted.",
+        "one kind (map, flatMap, filter, batch, reduce, produce, collect). produce and collect only at the end, collect "
+        "after produce, which passes its value on; a chain may also end without either, with a function whose effect is "
+        "all that is wanted: what it returns is dropped.",
     )
     dead_letter: DeadLetter | None = Field(
         default=None,

@@ -12,15 +12,18 @@ from pydantic import Field
 
 from millrace_api.collect import CollectStage
 from millrace_api.forms import DnsLabel, FunctionRef, TopicName
+from millrace_api.gather import BatchStage, ReduceStage
 from millrace_api.model import Model
 from millrace_api.topic import NewTopic
 
 Format = Literal["json", "string", "bytes"]
 OnError = Literal["Stop", "DeadLetter"]
-Kind = Literal["map", "flatMap", "filter", "produce", "collect"]
+Kind = Literal["map", "flatMap", "filter", "batch", "reduce", "produce", "collect"]
 
-KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter", "produce", "collect")
+KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter", "batch", "reduce", "produce", "collect")
 FUNCTION_KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter")
+GATHER_KINDS: Final[tuple[Kind, ...]] = ("batch", "reduce")
+ON_ERROR_KINDS: Final[tuple[Kind, ...]] = (*FUNCTION_KINDS, "reduce")
 TERMINAL_KINDS: Final[tuple[Kind, ...]] = ("produce", "collect")
 # A stage's own names are made as <groupId>.<stage>; and figures, errors and dead letters know stages by their names.
 RESERVED_STAGE_NAMES: Final = {
@@ -78,6 +81,16 @@ class Stage(Model):
     filter: FunctionStage | None = Field(
         default=None, description="Keep the messages for which the function returns True, drop the others."
     )
+    batch: BatchStage | None = Field(
+        default=None,
+        description="Hand on lists of the values of a partition, for a function that does many at once. Not as the last "
+        "stage.",
+    )
+    reduce: ReduceStage | None = Field(
+        default=None,
+        description="Fold the values of a partition into one for each key, and hand on these. As the last stage only with "
+        "flush.",
+    )
     produce: ProduceStage | None = Field(
         default=None, description="Write each message to a topic. Only as the last stage, or before collect."
     )
@@ -95,6 +108,11 @@ class Stage(Model):
     def function_stage(self) -> FunctionStage | None:
         """The stage's function and what goes with it; None for a kind without one."""
         return self.map or self.flat_map or self.filter
+
+    @property
+    def gathering(self) -> BatchStage | None:
+        """How a batch or reduce stage holds; None for other kinds."""
+        return self.batch or self.reduce
 
 
 _ATTRIBUTES: Final = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Set
+from dataclasses import replace
+from itertools import chain as chained
 
 from millrace.clock import Clock, Deadline
 from millrace.connectivity.ports import Producer
@@ -13,7 +15,17 @@ from millrace.engine.outbox import Outbox
 from millrace.engine.session import ChainFactory, OnComplete
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
-from millrace.strategies import Commit, Inline, Outcome, Produce, produce_in_transaction
+from millrace.strategies import (
+    Commit,
+    Fill,
+    Gather,
+    Inline,
+    Listed,
+    Outcome,
+    Produce,
+    Room,
+    produce_in_transaction,
+)
 from replica_stage import OUTPUT, valued
 
 
@@ -67,6 +79,7 @@ def chain(clock: Clock, rng: random.Random, plain: Producer | None) -> ChainFact
     """A chain that copies source to output, drawn from `rng`; plain: by this producer (AtLeastOnce)."""
     lingers, slow = rng.random() < 0.5, rng.random() < 0.3
     longest = rng.choice([0.05, 0.5, 4.0])
+    fill = rng.choice([None, None, Fill(rng.randint(1, 10), None, rng.choice([0.05, 1.0, 20.0]))])
 
     def work(batch: Batch) -> Outcome:
         if slow and rng.random() < 0.1:
@@ -79,8 +92,18 @@ def chain(clock: Clock, rng: random.Random, plain: Producer | None) -> ChainFact
             made = produce_in_transaction(made, outbox, OUTPUT, "copy", StageStats(), clock)
         else:
             made = Produce(made, plain, OUTPUT, "copy", StageStats(), clock)
+        if fill is not None:
+            made = Inline(made, _apart, None, clock)
+            made = Gather(made, fill, lambda: Listed(fill.count), Room(), StageStats(), clock)
         if lingers:
             made = Lingering(made, clock, lambda: rng.uniform(0, longest), rng.choice([1, 4]))
         return Inline(made, work, None, clock)
 
     return make
+
+
+def _apart(batch: Batch) -> Outcome:
+    """Of each list its values, all with the records that the list is of."""
+    lists: list[list[object]] = list(batch.values)  # type: ignore[arg-type]
+    records = [record for record, values in zip(batch.records, lists, strict=True) for _ in values]
+    return Outcome(replace(batch, records=records, values=list(chained.from_iterable(lists))))

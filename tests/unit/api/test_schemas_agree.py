@@ -28,6 +28,9 @@ pytestmark = pytest.mark.unit
 _ACROSS_FIELDS = frozenset(
     {
         "two stages of one name",
+        "a batch that nothing takes",
+        "a reduce that nothing takes",
+        "dead letters of a reduce without a topic for them",
         "produce in the middle",
         "produce first",
         "a source that is the channel of a group by default",

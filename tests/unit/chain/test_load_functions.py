@@ -151,3 +151,67 @@ def test_what_a_module_raises_is_said_with_its_line(code: Path) -> None:
 def test_what_setup_raises_is_said_with_its_line(code: Path) -> None:
     broken = refusal(code, "def setup():\n    raise ValueError('no table')\ndef f(v): return v\n")
     assert "ValueError: no table (stages_under_test.py:2, in setup)" in broken.what
+
+
+REDUCE = {"initial": "builtins:dict", "accumulate": "stages_under_test:add", "key": "stages_under_test:who"}
+
+
+def test_the_functions_of_a_reduce_are_found_with_what_each_is_called_with(code: Path) -> None:
+    (code / "stages_under_test.py").write_text(
+        "def add(so_far, order, message): return so_far\ndef who(order, message=None): return 1\n"
+        "def total(so_far): return 2\n"
+    )
+    reduce = {**REDUCE, "flush": "stages_under_test:total"}
+    functions = load(pipeline_of({"name": "sum", "reduce": reduce}), code)
+    assert functions["sum.initial"].call() == {}
+    assert {name: functions[f"sum.{name}"].wants_message for name in ("accumulate", "key", "flush")} == {
+        "accumulate": True,
+        "key": True,
+        "flush": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "field", "words", "remedy"),
+    [
+        (
+            "def add(value): pass\ndef who(v): pass",
+            "accumulate",
+            "stages_under_test:add takes (value)",
+            "it is called with accumulated and value, and where it wants it the message: "
+            "def f(accumulated, value) or def f(accumulated, value, message)",
+        ),
+        (
+            "def add(a, b): yield a\ndef who(v): pass",
+            "accumulate",
+            "stages_under_test:add is async, or yields",
+            "accumulate has to return something: use def and return",
+        ),
+        (
+            "def add(a, b): pass\ndef who(a, b, c): pass",
+            "key",
+            "stages_under_test:who takes (a, b, c)",
+            "a stage function takes the value, and with a second parameter the message: def f(value) or "
+            "def f(value, message)",
+        ),
+        (
+            "def add(a, b): pass\ndef who(a): pass\ndef begin(x): pass",
+            "initial",
+            "stages_under_test:begin takes (x)",
+            "it is called without arguments: def f()",
+        ),
+    ],
+)
+def test_a_function_that_does_not_fit_its_part_is_refused(
+    code: Path, source: str, field: str, words: str, remedy: str
+) -> None:
+    (code / "stages_under_test.py").write_text(source)
+    begin = "stages_under_test:begin" if "begin" in source else "builtins:dict"
+    pipeline = pipeline_of(
+        {"name": "sum", "reduce": {**REDUCE, "initial": begin}},
+        {"name": "use", "map": {"function": "operator:truth"}},
+    )
+    with pytest.raises(FunctionError) as raised:
+        load(pipeline, code)
+    assert (raised.value.what, raised.value.remedy) == (words, remedy)
+    assert raised.value.where == f"spec.stages[0].reduce.{field}"

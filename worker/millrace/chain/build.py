@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millrace.chain.functions import Functions
+from millrace.chain.gathering import gather
 from millrace.channel.lateness import Lateness
 from millrace.channel.progress import Progress
 from millrace.channel.schema import RowEncoder
@@ -31,6 +32,7 @@ from millrace.strategies import (
     Marker,
     OnComplete,
     Produce,
+    Room,
     Work,
     collect_rows,
     produce_in_transaction,
@@ -106,7 +108,19 @@ def build(
     for last in reversed(writers):
         form, emits = _form(last, pipeline, beside), last.collect is None
         chain = Inline(chain, form, stats[last.name], clock, emits=emits)
+    room = Room()
     for stage in reversed(before):
+        if stage.gathering is not None:
+            chain = gather(
+                chain,
+                stage,
+                functions,
+                room,
+                stats[stage.name],
+                clock,
+                dead_letters=dead_letter is not None,
+            )
+            continue
         chain = Inline(chain, _work(stage, functions, dead_letter is not None), stats[stage.name], clock)
     decode = Decode(spec.source.format, Judge(DECODE_STAGE, dead_letters=dead_letter is not None))
     return Inline(chain, decode, stats[DECODE_STAGE], clock)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from millrace.chain.roles import role_name, roles
 from millrace.errors import FunctionError
 from millrace.message import Message
 from millrace.strategies import Function
@@ -22,7 +23,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions of a pipeline by the name of their stage."""
+    """The functions of a pipeline by the name of their stage; of a stage with several by `roles.role_name`."""
 
     by_stage: Mapping[str, Function]
 
@@ -39,6 +40,13 @@ def load(pipeline: ConsumerPipeline, code_dir: Path | None, *, setup: bool = Tru
     functions: dict[str, Function] = {}
     modules: dict[str, tuple[ModuleType, str]] = {}
     for index, stage in enumerate(pipeline.spec.stages):
+        for role in roles(stage):
+            where = f"spec.stages[{index}].{stage.kind}.{role.field}"
+            module, call = find(role.reference, code_dir, where)
+            modules.setdefault(module.__name__, (module, where))
+            _refuse_unusual(call, role.reference, where, f"{role.field} has to return something")
+            wants = _wants_message(call, role.reference, where, role.takes)
+            functions[role_name(stage.name, role.field)] = Function(call, wants)
         declared = stage.function_stage
         if declared is None:
             continue
@@ -151,9 +159,19 @@ def _function(call: Callable[..., object], reference: str, stage: Stage, where: 
     return Function(call, _wants_message(call, reference, where))
 
 
-def _wants_message(call: Callable[..., object], name: str, where: str) -> bool:
-    """By the number of parameters without default: one gets the value, two get the message too. A second one with a
-    default gets it only if it is called `message` or annotated as Message.
+def _refuse_unusual(call: Callable[..., object], reference: str, where: str, why: str) -> None:
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    if any(is_one(call) for is_one in kinds):
+        raise FunctionError(
+            f"{reference} is async, or yields", where=where, remedy=f"{why}: use def and return"
+        )
+
+
+def _wants_message(
+    call: Callable[..., object], name: str, where: str, takes: tuple[str, ...] = ("value",)
+) -> bool:
+    """By the number of parameters without default: with one more than it `takes`, it gets the message too. A further one
+    with a default gets it only if it is called `message` or annotated as Message.
     """
     try:
         signature = inspect.signature(call)
@@ -168,19 +186,27 @@ def _wants_message(call: Callable[..., object], name: str, where: str) -> bool:
         if p.kind is inspect.Parameter.KEYWORD_ONLY and p.default is inspect.Parameter.empty
     ]
     takes_any = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
-    if len(required) > 2 or keyword_only or (not positional and not takes_any):
-        raise FunctionError(
-            f"{name} takes {signature}",
-            where=where,
-            remedy="a stage function takes the value, and with a second parameter the message: def f(value) or "
-            "def f(value, message)",
-        )
-    if len(required) == 2:
+    most = len(takes) + 1 if takes else 0
+    if len(required) > most or keyword_only or (len(positional) < len(takes) and not takes_any):
+        raise FunctionError(f"{name} takes {signature}", where=where, remedy=_signatures(takes))
+    if len(required) == len(takes) + 1:
         return True
-    second = positional[1] if len(positional) > 1 else None
-    return second is not None and (
-        second.name == "message" or second.annotation in (Message, "millrace.Message")
+    further = positional[len(takes)] if takes and len(positional) > len(takes) else None
+    return further is not None and (
+        further.name == "message" or further.annotation in (Message, "millrace.Message")
     )
+
+
+def _signatures(takes: tuple[str, ...]) -> str:
+    if takes == ("value",):
+        return (
+            "a stage function takes the value, and with a second parameter the message: def f(value) or "
+            "def f(value, message)"
+        )
+    if not takes:
+        return "it is called without arguments: def f()"
+    given = ", ".join(takes)
+    return f"it is called with {' and '.join(takes)}, and where it wants it the message: def f({given}) or def f({given}, message)"
 
 
 def _offered(module: ModuleType) -> list[str]:

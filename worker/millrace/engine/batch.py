@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millrace.connectivity.ports import Record
+from millrace.engine.several import Several
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,12 @@ class DeadLetter:
     stage: str
     reason: str
 
+    def apart(self) -> Sequence[DeadLetter]:
+        """One for each message: of a value that was made of several, all of them."""
+        if isinstance(self.record, Several):
+            return [DeadLetter(member, self.stage, self.reason) for member in self.record.members]
+        return (self,)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -35,7 +42,8 @@ class Batch:
             the log does not hold any more, or never held, are answered for too).
         end: offset after the last one it answers for.
         source: the messages it began with, in offset order, whatever became of them since.
-        records: for each value the source record it came from; the same record twice when a flatMap made two.
+        records: for each value the source record it came from; the same record twice when a flatMap made two; a
+            `Several` when a batch or reduce stage made one value of several.
         values: the messages as the next stage gets them, in offset order. The engine submits the records themselves;
             the first stage decodes.
         dead: the dead letters, in offset order. A record is among `records` or among `dead`, never both.
@@ -55,10 +63,16 @@ class Batch:
         return len(self.source)
 
     def before(self, offset: int) -> Batch:
-        """The part of it that answers for offsets below `offset` (within start..end)."""
+        """The part of it that answers for offsets below `offset` (within start..end); or for fewer: where `offset` is among
+        messages of which values were made together (`Several`), it ends before the first of them.
+        """
         if not self.start <= offset <= self.end:
             raise ValueError(f"offset {offset} is not within {self.start}..{self.end}")
         values = bisect_left(self.records, offset, key=_offset)
+        last = self.records[values - 1] if values else None
+        if isinstance(last, Several) and last.end > offset:
+            offset = last.offset()
+            values = bisect_left(self.records, offset, key=_offset)
         return Batch(
             self.partition,
             self.start,

@@ -252,6 +252,8 @@ class Engine:
             self._submit(run)
             self._queue.popleft()
             taken = len(records)
+            if self._bounds is not None and run.end >= self._bounds.of(partition):
+                self._chain.drain({partition})  # nothing more of it comes that a stage could wait for
         else:
             self._submit(_Run(partition, records[limit - 1].offset() + 1, records[:limit]))
             self._queue[0] = _Run(partition, run.end, records[limit:])

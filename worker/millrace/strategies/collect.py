@@ -104,10 +104,11 @@ class _Rows:
             counting = list(map(not_, ruling.out))
             written = compress(written, counting)
             records, values = list(compress(records, counting)), list(compress(values, counting))
+            late = {record.offset(): record for record in batch.records}
             letters = [
-                DeadLetter(record, self.stage, ruling.reasons[record.offset()])
-                for record in batch.source
-                if record.offset() in ruling.reasons
+                one
+                for offset, reason in ruling.reasons.items()
+                for one in DeadLetter(late[offset], self.stage, reason).apart()
             ]
             dead = (*batch.dead, *letters)
             self.stats.late += sum(ruling.late or ())

@@ -93,7 +93,9 @@ def conclude(
     if made.dead:
         alive = [record.offset() not in made.dead for record in records]
         records, results = list(compress(records, alive)), list(compress(results, alive))
-        letters = [letter for offset, letter in made.dead.items() if offset < source.end]
+        letters = [
+            one for offset, letter in made.dead.items() if offset < source.end for one in letter.apart()
+        ]
         own = len(letters)
         dead = tuple(sorted([*dead, *letters], key=lambda letter: letter.record.offset()))
     records, values = shape(records, results)

@@ -66,7 +66,8 @@ class Writing:
 
     def cut(self, stage: str, error: RecordTooLarge) -> tuple[Batch | None, StageFailed]:
         """At a row that is too large: the part of the batch before its message, and the failure. There is no such part
-        if another row of the same message was written already: what was written then must not count.
+        if another row of the same message, or of those it was batched with, was written already: what was written then
+        must not count.
         """
         record = self._records[self.written]
         failure = StageFailed(
@@ -78,9 +79,10 @@ class Writing:
             or "raise message.max.bytes in kafka.properties and max.message.bytes of the topic",
         )
         failure.__cause__ = error
-        if self.written and self._records[self.written - 1].offset() == record.offset():
+        part = self.batch.before(record.offset())
+        if self.written and self._records[self.written - 1].offset() >= part.end:
             return None, failure
-        return self.batch.before(record.offset()), failure
+        return part, failure
 
 
 def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[Row]:
