@@ -282,6 +282,15 @@ VALID: Mapping[str, Mapping[str, object]] = {
             },
         },
     },
+    "outputs with key, headers and partition of their own": {
+        "spec/stages/3/produce": {
+            "topic": "flights.scored",
+            "key": "flights:key",
+            "headers": [{"name": "X-Carrier", "from": "carrier"}, {"name": "route", "from": "flights:route"}],
+            "partitioner": "origin.number",
+            "onError": "DeadLetter",
+        },
+    },
     "lists by default, and an effect at the end": {
         "spec/stages/2": {"name": "lists", "batch": {}},
         "spec/stages/3": {"name": "insert", "map": {"function": "a:b"}},
@@ -739,10 +748,10 @@ BAD = (
     ),
     Bad(
         "onError that is not of this kind",
-        {"spec/stages/3/produce/onError": "DeadLetter"},
+        {"spec/stages/0": {"name": "lists", "batch": {"onError": "DeadLetter"}}},
         (
-            'spec.stages[3].produce.onError (stage scored): unknown key "onError"\n'
-            "    known here: topic, create, format",
+            'spec.stages[0].batch.onError (stage lists): unknown key "onError"\n'
+            "    known here: count, bytes, interval",
         ),
     ),
     Bad(
@@ -903,6 +912,34 @@ BAD = (
             "spec.stages[0].batch.count (stage some): 50001 is out of range\n    use a whole number from 1 to 50000",
             "spec.stages[0].batch.bytes (stage some): 0 is out of range\n    use a whole number from 1 to 67108864",
             'spec.stages[0].batch.interval (stage some): "2h" is out of range\n    use a duration from 10ms to 1h',
+        ),
+    ),
+    Bad(
+        "outputs that can't be addressed so",
+        {
+            "spec/deadLetter": ABSENT,
+            "spec/stages/1/map/onError": "Stop",
+            "spec/stages/3/produce": {
+                "topic": "out",
+                "key": "a:",
+                "headers": [
+                    {"name": "a b", "from": "a"},
+                    {"name": "size", "from": "s"},
+                    {"name": "size", "from": "t"},
+                ],
+                "onError": "DeadLetter",
+            },
+        },
+        (
+            'spec.stages[3].produce.key (stage scored): "a:" is not a field or a function\n'
+            "    use the name of a field, with dots into fields of fields, for example order.customer; or module:name, "
+            "for example flights:route",
+            'spec.stages[3].produce.headers[0].name (stage scored): "a b" is not the name of a header\n'
+            "    use letters, digits, '.', '_' and '-', at most 128 characters",
+            'spec.stages[3].produce.headers[2].name (stage scored): "size" is the name of '
+            "spec.stages[3].produce.headers[1] already\n    give each header a name of its own",
+            "spec.stages[3].produce.onError (stage scored): DeadLetter needs a topic for dead letters, and "
+            "spec.deadLetter is not there\n    add spec.deadLetter with a topic, or use onError: Stop",
         ),
     ),
     Bad(

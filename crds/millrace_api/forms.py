@@ -76,6 +76,12 @@ TAKEN: Final = Form(
     "the name of a field, with dots into fields of fields, for example order.customer; or module:name, for example "
     "flights:route",
 )
+HEADER_NAME: Final = Form(
+    "the name of a header",
+    r"^[A-Za-z0-9._-]+$",
+    128,
+    "letters, digits, '.', '_' and '-', at most 128 characters",
+)
 BOOTSTRAP_SERVERS: Final = Form(
     "a list of broker addresses",
     rf"^{_HOST_PORT}(, ?{_HOST_PORT})*$",
@@ -148,6 +154,7 @@ FORMS: Final = {
         GROUP_ID,
         FUNCTION,
         TAKEN,
+        HEADER_NAME,
         BOOTSTRAP_SERVERS,
         START_FROM,
         DURATION,
@@ -172,6 +179,9 @@ TopicName = Annotated[str, Field(pattern=TOPIC.pattern, max_length=TOPIC.max_len
 GroupId = Annotated[str, Field(pattern=GROUP_ID.pattern, max_length=GROUP_ID.max_length, min_length=1)]
 FunctionRef = Annotated[str, Field(pattern=FUNCTION.pattern, max_length=FUNCTION.max_length, min_length=3)]
 Taken = Annotated[str, Field(pattern=TAKEN.pattern, max_length=TAKEN.max_length, min_length=1)]
+HeaderName = Annotated[
+    str, Field(pattern=HEADER_NAME.pattern, max_length=HEADER_NAME.max_length, min_length=1)
+]
 BootstrapServers = Annotated[
     str, Field(pattern=BOOTSTRAP_SERVERS.pattern, max_length=BOOTSTRAP_SERVERS.max_length, min_length=3)
 ]

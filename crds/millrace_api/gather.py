@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import Field
 
 from millrace_api.forms import Duration, FunctionRef, Taken
 from millrace_api.model import Model
+from millrace_api.produce import OnError
 from millrace_api.times import duration_seconds
 
 SHORTEST_HOLD: Final = "10ms"
@@ -67,7 +68,7 @@ class ReduceStage(BatchStage):
         "(with a second parameter also of the message), as module:name. It becomes the key of what is handed on: bytes as "
         "they are, text as UTF-8, anything else as JSON. Default: all values of a partition together, and no key.",
     )
-    on_error: Literal["Stop", "DeadLetter"] = Field(
+    on_error: OnError = Field(
         default="Stop",
         description="What an exception other than millrace.Invalid does: Stop (default) stops the worker; DeadLetter sends "
         "the message to the dead letters, one of flush all messages that were accumulated; it needs spec.deadLetter.",

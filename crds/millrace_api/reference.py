@@ -58,7 +58,14 @@ spec:
                count: 1000, bytes: 1048576, interval: 5s}
     # or {name: by-100, batch: {count: 100, bytes: 1048576, interval: 5s}}
     - name: scored
-      produce: {topic: flights.scored, create: {partitions: 12}, format: json}
+      produce:
+        topic: flights.scored
+        create: {partitions: 12}
+        format: json
+        key: carrier
+        headers: [{name: route, from: "flights:route"}]
+        partitioner: "flights:partition"
+        onError: DeadLetter
     - name: by-carrier
       collect:
         schema: carrier string, scheduled timestamp, delay double

@@ -74,6 +74,8 @@ def _one_kind(manifest: Tree) -> Iterator[Problem]:
 def _unique_names(manifest: Tree) -> Iterator[Problem]:
     yield from _unique(manifest, ("spec", "stages"), "stage")
     yield from _unique(manifest, ("spec", "worker", "env"), "variable")
+    for index, _ in _stages(manifest):
+        yield from _unique(manifest, (*_stage(index), "produce", "headers"), "header")
 
 
 def _unique(manifest: Tree, place: PathParts, what: str) -> Iterator[Problem]:

@@ -23,7 +23,8 @@ from millrace_api.forms import (
 )
 from millrace_api.model import Model
 from millrace_api.pods import NodeLost, PodFields
-from millrace_api.stages import Format, Stage
+from millrace_api.produce import Format
+from millrace_api.stages import Stage
 from millrace_api.times import duration_seconds, timestamp_ms
 from millrace_api.topic import NewTopic
 

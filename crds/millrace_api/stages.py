@@ -11,19 +11,17 @@ from typing import Final, Literal
 from pydantic import Field
 
 from millrace_api.collect import CollectStage
-from millrace_api.forms import DnsLabel, FunctionRef, TopicName
+from millrace_api.forms import DnsLabel, FunctionRef
 from millrace_api.gather import BatchStage, ReduceStage
 from millrace_api.model import Model
-from millrace_api.topic import NewTopic
+from millrace_api.produce import OnError, ProduceStage
 
-Format = Literal["json", "string", "bytes"]
-OnError = Literal["Stop", "DeadLetter"]
 Kind = Literal["map", "flatMap", "filter", "batch", "reduce", "produce", "collect"]
 
 KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter", "batch", "reduce", "produce", "collect")
 FUNCTION_KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter")
 GATHER_KINDS: Final[tuple[Kind, ...]] = ("batch", "reduce")
-ON_ERROR_KINDS: Final[tuple[Kind, ...]] = (*FUNCTION_KINDS, "reduce")
+ON_ERROR_KINDS: Final[tuple[Kind, ...]] = (*FUNCTION_KINDS, "reduce", "produce")
 TERMINAL_KINDS: Final[tuple[Kind, ...]] = ("produce", "collect")
 # A stage's own names are made as <groupId>.<stage>; and figures, errors and dead letters know stages by their names.
 RESERVED_STAGE_NAMES: Final = {
@@ -46,21 +44,6 @@ class FunctionStage(Model):
         description="What an exception other than millrace.Invalid does: Stop (default) stops the worker, which "
         "names stage, partition and offset; DeadLetter sends the message to the dead letters, and needs "
         "spec.deadLetter.",
-    )
-
-
-class ProduceStage(Model):
-    """A stage that writes each message to a topic."""
-
-    topic: TopicName = Field(description="The topic to write to. It can't be the source's.")
-    create: NewTopic | None = Field(
-        default=None,
-        description="Make the topic if it is not there. Without this a topic that is missing is an error.",
-    )
-    format: Format = Field(
-        default="json",
-        description="How a value is written: json (default; NaN and infinities become null), string (UTF-8 of a str) or "
-        "bytes (as it is). None is written as a record without a value. Key, headers and timestamp are kept.",
     )
 
 

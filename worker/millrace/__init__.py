@@ -4,6 +4,7 @@ This package is what runs in a worker, and what authors of pipelines import. Roo
 of the ones above it: `connectivity`, `ownership`, `engine`, `strategies`, `chain`, `worker`, `local`, `cli`.
 """
 
+from millrace.connectivity.partitioner import partition_of
 from millrace.message import Invalid, Message
 
-__all__ = ["Invalid", "Message"]
+__all__ = ["Invalid", "Message", "partition_of"]

@@ -183,6 +183,7 @@ class TestTheSchema:
 
         assert lists == {
             "spec.stages": ["name"],
+            "spec.stages.[].produce.headers": ["name"],
             "spec.worker.env": ["name"],
             "spec.worker.imagePullSecrets": ["name"],
             "status.conditions": ["type"],

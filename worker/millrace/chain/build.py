@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from millrace.chain.functions import Functions
 from millrace.chain.gathering import gather
+from millrace.chain.taking import address_of
 from millrace.channel.lateness import Lateness
 from millrace.channel.progress import Progress
 from millrace.channel.schema import RowEncoder
@@ -106,7 +107,7 @@ def build(
         limits = Limits(dead_letter.max_ratio, dead_letter.max_consecutive)
         chain = Inline(chain, limits, None, clock, forget=limits.forget)
     for last in reversed(writers):
-        form, emits = _form(last, pipeline, beside), last.collect is None
+        form, emits = _form(last, pipeline, functions, beside), last.collect is None
         chain = Inline(chain, form, stats[last.name], clock, emits=emits)
     room = Room()
     for stage in reversed(before):
@@ -126,12 +127,14 @@ def build(
     return Inline(chain, decode, stats[DECODE_STAGE], clock)
 
 
-def _form(stage: Stage, pipeline: ConsumerPipeline, beside: bool) -> Work:
+def _form(stage: Stage, pipeline: ConsumerPipeline, functions: Functions, beside: bool) -> Work:
     """What brings values into the form that a writing stage writes. beside: there are two of them."""
-    judge = Judge(stage.name, dead_letters=pipeline.spec.dead_letter is not None)
+    dead_letters = pipeline.spec.dead_letter is not None
+    judge = Judge(stage.name, dead_letters)
     limit = _max_message_bytes(pipeline)
     if stage.produce is not None:
-        return Encode(stage.produce.format, judge, limit, keep=beside)
+        judge = Judge(stage.name, dead_letters, on_error_dead_letter=stage.produce.on_error == "DeadLetter")
+        return Encode(stage.produce.format, judge, limit, keep=beside, address=address_of(stage, functions))
     if stage.collect is not None:
         window = stage.collect.window
         return Check(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from millrace.chain.functions import Functions
-from millrace.chain.roles import is_function, role_name
+from millrace.chain.roles import role_name
+from millrace.chain.taking import taking_of
 from millrace.clock import Clock
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
 from millrace.strategies import Fill, Folded, Gather, Judge, Listed, Map, Room
-from millrace.strategies.keys import KeyOf, as_key, by_field, by_function
+from millrace.strategies.keys import as_key
 from millrace_api import Stage
 
 
@@ -34,12 +35,8 @@ def gather(
         return Gather(next_, fill, partial(Listed, fill.count), room, stats, clock)
     judge = Judge(stage.name, dead_letters, on_error_dead_letter=reduce.on_error == "DeadLetter")
     initial, accumulate = (functions[role_name(stage.name, field)] for field in ("initial", "accumulate"))
-    contents = partial(Folded, initial.call, accumulate, _key(stage, reduce.key, functions), judge)
+    taking = taking_of(stage, "key", reduce.key, functions)
+    key = None if taking is None else as_key(taking)
+    contents = partial(Folded, initial.call, accumulate, key, judge)
     finish = Map(functions[role_name(stage.name, "flush")], judge) if reduce.flush is not None else None
     return Gather(next_, fill, contents, room, stats, clock, finish=finish)
-
-
-def _key(stage: Stage, key: str | None, functions: Functions) -> KeyOf | None:
-    if key is None:
-        return None
-    return as_key(by_function(functions[role_name(stage.name, "key")]) if is_function(key) else by_field(key))

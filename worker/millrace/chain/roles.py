@@ -38,8 +38,22 @@ def roles(stage: Stage) -> Iterator[Role]:
         yield Role("accumulate", reduce.accumulate, ("accumulated", "value"))
         if reduce.flush is not None:
             yield Role("flush", reduce.flush, ("accumulated",))
-        if reduce.key is not None and is_function(reduce.key):
-            yield Role("key", reduce.key, VALUE)
+        yield from _taking("key", reduce.key)
+    produce = stage.produce
+    if produce is not None:
+        yield from _taking("key", produce.key)
+        yield from _taking("partitioner", produce.partitioner)
+        for index, header in enumerate(produce.headers):
+            yield from _taking(header_field(index), header.from_)
+
+
+def _taking(field: str, taken: str | None) -> Iterator[Role]:
+    if taken is not None and is_function(taken):
+        yield Role(field, taken, VALUE)
+
+
+def header_field(index: int) -> str:
+    return f"headers[{index}].from"
 
 
 def is_function(taken: str) -> bool:

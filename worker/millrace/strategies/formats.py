@@ -22,6 +22,7 @@ import msgspec
 from millrace.connectivity.ports import Record
 from millrace.engine.batch import Batch
 from millrace.message import Invalid
+from millrace.strategies.addressing import Address, Addressed
 from millrace.strategies.each import Outcome, as_they_are, attempt, conclude
 from millrace.strategies.judge import Judge
 
@@ -35,7 +36,7 @@ DECODE_STAGE = (
 class Beside(msgspec.Struct, frozen=True, gc=False):
     """What a produce stage writes for a value, and what a stage after it is to have."""
 
-    output: bytes | None
+    output: bytes | Addressed | None
     kept: object
 
 
@@ -66,17 +67,22 @@ class Decode:
 @dataclass(frozen=True, slots=True)
 class Encode:
     """Make bytes of the values of a batch. What can't be encoded is Invalid, and so is what is larger than a producer
-    takes: `limit` bytes of key and value together (librdkafka's message.max.bytes). With `keep` the results are
-    `Beside`: a stage comes after `produce` that needs the value itself.
+    takes: `limit` bytes of key and value together (librdkafka's message.max.bytes). With `address` the results are
+    `Addressed`. With `keep` they are `Beside`: a stage comes after `produce` that needs the value itself.
     """
 
     format: Format
     judge: Judge
     limit: int = 1_000_000
     keep: bool = False
+    address: Address | None = None
 
     def __call__(self, batch: Batch) -> Outcome:
-        encode = partial(_kept if self.keep else _encoded, _ENCODERS[self.format], self.limit)
+        encode: _Encoding = partial(_encoded, _ENCODERS[self.format], self.limit)
+        if self.address is not None:
+            encode = partial(_addressed, _ENCODERS[self.format], self.limit, self.address)
+        if self.keep:
+            encode = partial(_kept, encode)
         made = attempt(map(encode, batch.values, batch.records), batch.records, self.judge.judge)
         return conclude(batch, made, as_they_are)
 
@@ -99,20 +105,34 @@ def _decoded(decode: Callable[[bytes | None], object], name: Format, raw: bytes 
         raise Invalid(f"not {'JSON' if name == 'json' else 'UTF-8'}: {error}") from error
 
 
+_Encoding = Callable[[object, Record], object]
+
+
 def _encoded(encode: Callable[[object], bytes], limit: int, value: object, record: Record) -> bytes | None:
+    return _sized(encode, limit, value, len(record.key() or b""))
+
+
+def _addressed(
+    encode: Callable[[object], bytes], limit: int, address: Address, value: object, record: Record
+) -> Addressed:
+    found = address.of(value, record)
+    return msgspec.structs.replace(found, value=_sized(encode, limit, value, found.size))
+
+
+def _sized(encode: Callable[[object], bytes], limit: int, value: object, beside: int) -> bytes | None:
     if value is None:
         return None
     try:
         encoded = encode(value)
     except Exception as error:
         raise Invalid(f"a value of type {type(value).__name__} can't be encoded: {error}") from error
-    if len(encoded) + len(record.key() or b"") > limit:
+    if len(encoded) + beside > limit:
         raise Invalid(f"too large to produce: {len(encoded)} bytes, at most {limit} are taken with the key")
     return encoded
 
 
-def _kept(encode: Callable[[object], bytes], limit: int, value: object, record: Record) -> Beside:
-    return Beside(_encoded(encode, limit, value, record), value)
+def _kept(encode: _Encoding, value: object, record: Record) -> Beside:
+    return Beside(encode(value, record), value)  # type: ignore[arg-type]
 
 
 def _encode_string(value: object) -> bytes:

@@ -10,6 +10,7 @@ from typing import Protocol
 from millrace.connectivity.ports import BufferFull, Headers, Record, RecordTooLarge
 from millrace.engine.batch import Batch
 from millrace.errors import StageFailed
+from millrace.strategies.addressing import Addressed
 
 Row = tuple[
     str, bytes | None, bytes | None, Headers | None, int, int
@@ -17,6 +18,9 @@ Row = tuple[
 
 
 _OUTPUT: Callable[[object], bytes | None] = attrgetter("output")
+_ADDRESS: Callable[[object], tuple[bytes | None, bytes | None, Headers | None, int]] = attrgetter(
+    "value", "key", "headers", "partition"
+)
 
 
 class Sink(Protocol):
@@ -86,7 +90,8 @@ class Writing:
 
 
 def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[Row]:
-    """The values of a batch, encoded by now, with key, headers and timestamp of the source record they were made of.
+    """The values of a batch, encoded by now, with key, headers and timestamp of the source record they were made of, or as
+    they are `Addressed`.
     beside: the values are `formats.Beside`, for a stage comes after this one.
     """
     values: Iterable[bytes | None] = map(_OUTPUT, batch.values) if beside else batch.values  # type: ignore[assignment]
@@ -95,6 +100,10 @@ def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[R
         return ()
     kind = type(records[0])
     timestamps = [milliseconds if known else 0 for known, milliseconds in map(kind.timestamp, records)]
-    return zip(
-        repeat(topic), values, map(kind.key, records), map(kind.headers, records), repeat(-1), timestamps
-    )
+    keys: Iterable[bytes | None] = map(kind.key, records)
+    headers: Iterable[Headers | None] = map(kind.headers, records)
+    partitions: Iterable[int] = repeat(-1)
+    values = list(values)
+    if isinstance(values[0], Addressed):
+        values, keys, headers, partitions = zip(*map(_ADDRESS, values), strict=True)
+    return zip(repeat(topic), values, keys, headers, partitions, timestamps)

@@ -11,6 +11,6 @@ call, `broker` puts these together, and `reader`, `writers` and `administration`
 from millrace.connectivity.memory.broker import MemoryBroker
 from millrace.connectivity.memory.faults import Call, Fate, Faults, Phase
 from millrace.connectivity.memory.log import MemoryRecord
-from millrace.connectivity.memory.partitioner import murmur2, partition_of
+from millrace.connectivity.partitioner import murmur2, partition_of
 
 __all__ = ["Call", "Fate", "Faults", "MemoryBroker", "MemoryRecord", "Phase", "murmur2", "partition_of"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from millrace.clock import Deadline
 from millrace.connectivity.memory.faults import Call, Fate, Phase, no_reply
 from millrace.connectivity.memory.log import Draft
-from millrace.connectivity.memory.partitioner import partition_of
+from millrace.connectivity.partitioner import partition_of
 from millrace.connectivity.ports import (
     BufferFull,
     DeliveryFailed,
