@@ -13,6 +13,7 @@ from millrace_api.load import LoadedManifest, load, parse
 from millrace_api.pipeline import API_VERSION, KIND, ConsumerPipeline, ObjectMeta
 from millrace_api.pods import Amounts, NodeLost, Resources, Toleration
 from millrace_api.problems import InvalidManifest, Problem
+from millrace_api.produce import ProduceStage
 from millrace_api.sinks import ConsoleSink, KafkaSink, ParquetSink, Sink
 from millrace_api.spec import (
     Commit,
@@ -22,7 +23,7 @@ from millrace_api.spec import (
     Spec,
     Worker,
 )
-from millrace_api.stages import FunctionStage, ProduceStage, Stage
+from millrace_api.stages import FunctionStage, Stage
 from millrace_api.status import Condition, Status
 from millrace_api.topic import NewTopic
 

@@ -162,7 +162,19 @@ def test_status_without_a_run_says_where_to_look(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["run"], ["validate"], ["plan"], ["status"], ["worker"], ["dlq"], ["dlq", "list"]],
+    [
+        [],
+        ["run"],
+        ["validate"],
+        ["plan"],
+        ["status"],
+        ["worker"],
+        ["dlq"],
+        ["dlq", "list"],
+        ["dlq", "show"],
+        ["dlq", "replay"],
+        ["dlq", "purge"],
+    ],
     ids=" ".join,
 )
 def test_each_command_has_help(command: list[str]) -> None:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from millrace.cli.failure import debugging
+from millrace.cli.dlq.app import dlq
+from millrace.cli.options import Debug, Format, Kafka, Manifest, Output, Secrets, State
 
 app = typer.Typer(
     name="millrace",
@@ -23,47 +23,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-dlq = typer.Typer(help="Look at dead letters.", no_args_is_help=True)
 app.add_typer(dlq, name="dlq")
 
-
-class Output(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-Manifest = Annotated[Path, typer.Argument(help="The ConsumerPipeline, a YAML file.", show_default=False)]
-Debug = Annotated[
-    bool,
-    typer.Option(
-        "--debug", help="Show tracebacks.", callback=lambda on: debugging(on) if on else on, is_eager=True
-    ),
-]
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")]
-Kafka = Annotated[
-    str | None,
-    typer.Option(
-        metavar="embedded|HOST:PORT",
-        help="`embedded[:PORT]`: a broker of this run's own. HOST:PORT: instead of the manifest's bootstrapServers.",
-        show_default="the manifest's bootstrapServers",
-    ),
-]
-Secrets = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Credentials: a directory with the key names of the Secret (username, password, ca.crt, ...).",
-        show_default=False,
-    ),
-]
-State = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="State directory: broker, epoch, status and logs of this run.",
-        show_default=".millrace/<name>",
-    ),
-]
 
 SparkUi = Annotated[
     bool,
@@ -190,24 +151,6 @@ def status(
     from millrace.cli.status import status as command
 
     command(state, output is Output.JSON)
-
-
-@dlq.command("list", epilog="Example: `millrace dlq list pipeline.yaml --kafka localhost:9092 -o json`")
-def dlq_list(
-    manifest: Manifest,
-    kafka: Kafka = None,
-    state: State = None,
-    secrets: Secrets = None,
-    limit: Annotated[
-        int, typer.Option(min=1, help="At most so many, the oldest of each partition first.")
-    ] = 1000,
-    output: Format = Output.TEXT,
-    debug: Debug = False,
-) -> None:
-    """List dead letters: where each came from, which stage gave it up, and why."""
-    from millrace.cli.dlq import list_letters as command
-
-    command(manifest, kafka, state, secrets, limit, output is Output.JSON)
 
 
 @app.command(epilog="Example: `millrace worker --manifest pipeline.yaml --epoch-file epoch.json --index 0`")

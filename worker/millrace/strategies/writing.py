@@ -17,7 +17,7 @@ Row = tuple[
 ]  # the arguments of `produce`, in their order
 
 
-_OUTPUT: Callable[[object], bytes | None] = attrgetter("output")
+_OUTPUT: Callable[[object], object] = attrgetter("output")
 _ADDRESS: Callable[[object], tuple[bytes | None, bytes | None, Headers | None, int]] = attrgetter(
     "value", "key", "headers", "partition"
 )
@@ -94,7 +94,7 @@ def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[R
     they are `Addressed`.
     beside: the values are `formats.Beside`, for a stage comes after this one.
     """
-    values: Iterable[bytes | None] = map(_OUTPUT, batch.values) if beside else batch.values  # type: ignore[assignment]
+    found: Sequence[object] = list(map(_OUTPUT, batch.values)) if beside else batch.values
     records = batch.records
     if not records:
         return ()
@@ -103,7 +103,7 @@ def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[R
     keys: Iterable[bytes | None] = map(kind.key, records)
     headers: Iterable[Headers | None] = map(kind.headers, records)
     partitions: Iterable[int] = repeat(-1)
-    values = list(values)
-    if isinstance(values[0], Addressed):
-        values, keys, headers, partitions = zip(*map(_ADDRESS, values), strict=True)
+    values: Iterable[bytes | None] = found  # type: ignore[assignment]
+    if isinstance(found[0], Addressed):
+        values, keys, headers, partitions = zip(*map(_ADDRESS, found), strict=True)
     return zip(repeat(topic), values, keys, headers, partitions, timestamps)

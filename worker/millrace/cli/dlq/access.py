@@ -1,26 +1,51 @@
-"""`millrace dlq list`: what is in a pipeline's dead-letter topic."""
+"""The broker that a pipeline's dead letters are in."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from millrace.cli.letters import Letter, read_letters
+from millrace.clock import SystemClock
+from millrace.connectivity.ports import Cluster
 from millrace.errors import ExitCode, MillraceError
 from millrace_api import ConsumerPipeline
 
 
-def list_letters(
-    manifest: Path, kafka: str | None, state: Path | None, secrets: Path | None, limit: int, as_json: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the options of a command say of it."""
+
+    manifest: Path
+    kafka: str | None
+    state: Path | None
+    secrets: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Where they are.
+
+    Attributes:
+        topic: theirs.
+        replay_group: the group that keeps the account of those that were sent again. No stage's is called so: a stage's name
+            has no dots.
+    """
+
+    cluster: Cluster
+    topic: str
+    replay_group: str
+    clock: SystemClock
+
+
+@contextmanager
+def dead_letters(place: Place) -> Iterator[DeadLetters]:
+    """Raises MillraceError: the pipeline has none, the broker or the credentials are not there."""
     from millrace.worker.cluster import connect
     from millrace.worker.manifest import read
 
-    pipeline = read(manifest).pipeline
+    pipeline = read(place.manifest).pipeline
     dead_letter = pipeline.spec.dead_letter
     if dead_letter is None:
         raise MillraceError(
@@ -29,13 +54,9 @@ def list_letters(
             remedy="add spec.deadLetter; without it a message that can't be processed stops the worker",
             code=ExitCode.MANIFEST,
         )
-    with _bootstrap(pipeline, kafka, state) as bootstrap:
-        cluster = connect(pipeline, bootstrap=bootstrap, secrets=secrets, client_id="millrace-dlq")
-        letters = read_letters(cluster, dead_letter.topic, limit)
-    if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(letters)).decode() + "\n")
-    else:
-        _print(letters, dead_letter.topic, limit)
+    with _bootstrap(pipeline, place.kafka, place.state) as bootstrap:
+        cluster = connect(pipeline, bootstrap=bootstrap, secrets=place.secrets, client_id="millrace-dlq")
+        yield DeadLetters(cluster, dead_letter.topic, f"{pipeline.group_id}.dlq.replay", SystemClock())
 
 
 @contextmanager
@@ -70,25 +91,3 @@ def _bootstrap(pipeline: ConsumerPipeline, kafka: str | None, state: Path | None
 
     with directory.locked(), EmbeddedBroker(directory.broker, port=choice.port) as broker:
         yield broker.bootstrap
-
-
-def _print(letters: list[Letter], topic: str, limit: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(soft_wrap=not sys.stdout.isatty())
-    if not letters:
-        console.print(f"no dead letters in {topic}")
-        return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in ("at", "from", "stage", "reason"):
-        table.add_column(head, overflow="fold", no_wrap=head != "reason")
-    for letter in letters:
-        origin = f"{letter.source_topic}/{letter.source_partition}:{letter.source_offset}"
-        table.add_row(
-            f"{letter.partition}:{letter.offset}", Text(origin), Text(letter.stage), Text(letter.reason)
-        )
-    console.print(table)
-    if len(letters) == limit:
-        console.print(Text(f"the first {limit}; see more with --limit", style="dim"))
