@@ -13,6 +13,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         key, headers: as in the source record; headers keep their order and may repeat.
         timestamp: milliseconds since the Unix epoch; None if the record has none.
         partition, offset: where the source record lies.
+
+    Of a value that a batch or reduce stage has made of several messages: the key reduced by (None of a batch), no headers,
+    the latest timestamp, and the place of the first message.
     """
 
     value: object

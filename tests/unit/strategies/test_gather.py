@@ -377,6 +377,43 @@ def test_a_failure_in_a_hold_of_one_partition_leaves_the_others_to_be_joined() -
     assert (rig.position(0), rig.position(1)) == (0, 1)
 
 
+# before a collect stage
+
+
+def test_rows_of_what_was_accumulated_are_told_apart_and_late_ones_are_letters_of_all_their_messages() -> (
+    None
+):
+    def total(so_far: dict[str, int], message: millrace.Message) -> dict[str, object]:
+        hour = 12 - message.offset  # each hold is an hour before the one before it
+        return {"sum": so_far["sum"], "at": f"2026-01-31T{hour:02}:00:00Z"}
+
+    collect = {
+        "schema": "sum int, at timestamp",
+        "window": {"size": "1h", "time": "at", "lateness": "1h", "late": "DeadLetter"},
+        "aggregate": {"total": "sum(sum)"},
+        "sink": {"console": {}},
+    }
+    pipeline = pipeline_of(
+        reduce(count=2, key="who"), {"name": "hours", "collect": collect}, deadLetter={"topic": "dead"}
+    )
+    clock, tracker, outbox = VirtualClock(), OffsetTracker(), Outbox()
+    consumer, producer = FakeConsumer(), FakeProducer(random.Random(0))
+    outbox.attach(producer)
+    functions = Functions({**REDUCE, "gather.flush": Function(total, wants_message=True)})
+    chain = build(pipeline, functions, outbox, None, tracker.complete, stage_stats(pipeline), clock)
+    engine = Engine(consumer, chain, tracker, clock)
+    engine.hold({0: 0})
+    bodies = [b'{"who":"%c","amount":%d}' % (n % 2 + 97, n) for n in range(6)]
+    consumer.feed(*(FakeRecord(n, body) for n, body in enumerate(bodies)))
+    engine.step(0.05)
+    rows = [one for one in producer.produced if one.topic == "default.test.hours.channel"]
+    origins = [dict(one.headers or ())["millrace-origin"] for one in rows]
+    assert origins == [b"0:0:0", b"0:0:1"], "one hold, two keys"
+    assert [one.key for one in rows] == [b"a", b"b"]
+    assert [one.value for one in producer.produced if one.topic == "dead"] == bodies[2:]
+    assert tracker.position(0) == 6
+
+
 # the batch itself
 
 
