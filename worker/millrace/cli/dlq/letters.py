@@ -20,6 +20,7 @@ _OWN: Final = frozenset(
     f"millrace-{name}"
     for name in ("writer", "origin", "reason", "stage", "topic", "partition", "offset", "timestamp")
 )
+_PROVENANCE: Final = frozenset({"millrace-writer", "millrace-origin"})
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -100,14 +101,16 @@ def letter_of(record: Record) -> Letter:
 
 
 def original_headers(record: Record) -> Headers:
-    """The headers that the message had."""
+    """The headers that the message had, but for those that say who wrote it and from what: somebody else does now."""
     headers = record.headers() or []
     seen: set[str] = set()
+    after = len(headers)
     for index, (name, _) in enumerate(headers):
         if name not in _OWN or name in seen:
-            return headers[index:]
+            after = index
+            break
         seen.add(name)
-    return []
+    return [header for header in headers[after:] if header[0] not in _PROVENANCE]
 
 
 def _text(value: bytes | None) -> str | None:
