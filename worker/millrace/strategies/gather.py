@@ -289,7 +289,9 @@ class _Hold:
         self.units: list[tuple[Several, object]] = []
 
     def extend(self, batch: Batch) -> int:
-        """Answer for this batch too. Returns the bytes of its messages."""
+        """Answer for this batch too. Returns the bytes of its messages. Raises ValueError if it does not come next."""
+        if batch.start != self.end:
+            raise ValueError(f"partition {self.partition}: offset {batch.start} came, {self.end} was due")
         self.end = batch.end
         self.source.extend(batch.source)
         self.dead.extend(batch.dead)
