@@ -130,10 +130,11 @@ def test_purge_deletes_up_to_a_point_and_asks_before(
     with pytest.raises(MillraceError) as raised:
         run(everything=True, yes=False)
     assert "--yes" in raised.value.remedy
-    monkeypatch.setattr(typer, "confirm", lambda *_, **__: (_ for _ in ()).throw(typer.Abort()))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    with pytest.raises(typer.Abort):
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: False)
+    with pytest.raises(MillraceError) as raised:
         run(everything=True, yes=False)
+    assert (raised.value.what, raised.value.code) == ("nothing was deleted", ExitCode.INTERRUPTED)
     assert json.loads(run(replayed=True)) == {"topic": DEAD, "deletedBelow": {}}
     assert json.loads(run(before="2000-01-01T00:00:00Z")) == {"topic": DEAD, "deletedBelow": {}}
     assert len(broker.records(DEAD)) == 3

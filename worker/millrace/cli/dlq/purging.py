@@ -68,7 +68,12 @@ def _confirm(topic: str, points: Mapping[int, int], found: Mapping[int, Span]) -
             code=ExitCode.USAGE,
         )
     whole = "all of it" if all(points.get(p) == s.end for p, s in found.items()) else _told(points)
-    typer.confirm(f"delete from {topic}: {whole}?", abort=True, err=True)
+    try:
+        meant = typer.confirm(f"delete from {topic}: {whole}?", err=True)
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        meant = False
+    if not meant:
+        raise MillraceError("nothing was deleted", code=ExitCode.INTERRUPTED)
 
 
 def _told(points: Mapping[int, int]) -> str:
