@@ -20,8 +20,11 @@ import yaml
 
 from channel import Channel, micros
 from millrace.collector import CollectorStatus, status
+from millrace.collector.stage import connector
 from millrace.errors import ExitCode
+from millrace.host import java
 from millrace.local.broker.embedded import EmbeddedBroker
+from millrace.local.collector import class_data
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
@@ -128,6 +131,9 @@ class Stage:
 
 @pytest.fixture
 def stage(kafka: EmbeddedBroker, spark: None, tmp_path: Path) -> Iterator[Stage]:
+    class_data.ensure(
+        java.find(), connector(), lambda _: None
+    )  # before a JVM starts; `make setup` has made it
     stage = Stage(Channel(kafka.bootstrap, 2), tmp_path)
     yield stage
     for command in stage.commands:
@@ -170,6 +176,10 @@ def test_a_collector_from_its_first_job_to_another_query(stage: Stage) -> None:
     assert float(figures["millrace_collector_watermark_lag_seconds"]) > 10 * 365 * 86_400
     assert json.loads(asked(f"http://{seen.http}/status"))["version"] == 1
     assert "flights.collect" in asked(f"{seen.ui}/StreamingQuery/")
+    archive = class_data.ensure(java.find(), connector(), lambda _: None)
+    assert archive is not None
+    jvms = [child for child in psutil.Process(seen.pid).children() if "java" in child.name()]
+    assert [str(archive) in {mapped.path for mapped in jvm.memory_maps()} for jvm in jvms] == [True]
     said = stage.said()
     stage.ended(stage.start("--pending"), ExitCode.BUSY)
     assert f"works on this checkpoint: process {seen.pid}, started by process {running.pid}" in stage.said()
