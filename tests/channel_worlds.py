@@ -78,6 +78,7 @@ class BoundedWorld(World):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, replica=self._bounded)
         self.stage.broker.create_topic(CHANNEL, PARTITIONS)
+        self.stage.outputs.append(CHANNEL)
         logs = self.stage.source.logs
         # some bounds are the end of the log, some lie before it
         self.bounds = Bounds({p: self.rng.choice([log.end, log.end // 2]) for p, log in enumerate(logs)})
@@ -94,7 +95,7 @@ class BoundedWorld(World):
         newest = self.stage.epochs.newest()
         if newest is None or not self.settled or newest.partitions != len(self.stage.source.logs):
             return False
-        return all(
+        return not self.stage.open() and all(
             offsets.get(p, -1) >= self.bounds.of(p)
             and (note := Note.decode(claims[p].note)) is not None
             and note.standing == "end"
@@ -114,8 +115,8 @@ class BoundedWorld(World):
             note = Note.decode(self.stage.claims()[partition].note)
             if note is None or note.late != late:
                 raise Violation(f"partition {partition} has {late} late rows, and notes {note}")
-            if not found or found[-1] != Mark(MarkKind.END, END):
-                raise Violation(f"partition {partition} ends with {found[-1:]}, not with an end mark")
+            if Mark(MarkKind.END, END) not in found:
+                raise Violation(f"partition {partition} ends with {found[-1:]}, and has no end mark")
             first = found.index(Mark(MarkKind.END, END))
             if any(isinstance(after, Row) for after in found[first:]):
                 raise Violation(f"partition {partition} has rows after its end mark")

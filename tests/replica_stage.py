@@ -81,6 +81,7 @@ class Stage:
         self.broker = MemoryBroker(clock, marker_delay=marker_delay)
         self.source = self.broker.create_topic(SOURCE, partitions)
         self.broker.create_topic(OUTPUT, 3)
+        self.outputs = [OUTPUT]
         for partition in range(partitions):
             self.produce(partition, messages)
         self.epochs = MemoryEpochs()
@@ -105,6 +106,7 @@ class Stage:
             group=GROUP,
             claims_group=CLAIMS,
             start_from=start_from,
+            outputs=self.outputs,
             timeout=15.0,
         )
 
@@ -131,9 +133,21 @@ class Stage:
             chain=chain or copying(self.clock, seen, plain),
             clock=self.clock,
             settings=settings or ReplicaSettings(),
+            outputs=self.outputs,
         )
 
     # what is there
+
+    def open(self) -> list[tuple[str, int]]:
+        """Partitions of outputs in which something is open, or has to be restored."""
+        logs = [(topic, log) for topic in self.outputs for log in self.broker.topic(topic).logs]
+        found = [(topic, log.stable_end) for topic, log in logs if log.stable_end < log.end]
+        for topic in self.outputs:
+            partitions = range(len(self.broker.topic(topic).logs))
+            for index in range(8):
+                noted = self.broker.groups.read(f"{CLAIMS}.{index}", topic, partitions, stable=False)
+                found += [(topic, record.offset) for record in noted.values() if record.metadata]
+        return found
 
     def records(self, group: str = CLAIMS) -> dict[int, OffsetAndMetadata]:
         return self.broker.groups.read(group, SOURCE, range(len(self.source.logs)), stable=False)

@@ -1,4 +1,4 @@
-"""The topics that a pipeline needs."""
+"""The topics that a pipeline needs, and those that its workers write in transactions."""
 
 from __future__ import annotations
 
@@ -43,3 +43,19 @@ def needed(pipeline: ConsumerPipeline) -> Sequence[NeededTopic]:
             NeededTopic(spec.dead_letter.topic, "spec.deadLetter", create.partitions if create else None)
         )
     return found
+
+
+def transactional(pipeline: ConsumerPipeline) -> Sequence[str]:
+    """The topics that workers write in the transactions that commit their claims: outputs of `produce` with ExactlyOnce,
+    channels, dead letters.
+    """
+    spec = pipeline.spec
+    found = [
+        stage.produce.topic
+        for stage in spec.stages
+        if stage.produce is not None and spec.delivery == "ExactlyOnce"
+    ]
+    found += [pipeline.channel(stage.name) for stage in spec.stages if stage.collect is not None]
+    if spec.dead_letter is not None:
+        found.append(spec.dead_letter.topic)
+    return list(dict.fromkeys(found))

@@ -24,7 +24,7 @@ from millrace.ownership.epoch_store import EpochStore
 from millrace.ownership.errors import ClaimLost, ForeignClaim
 from millrace.ownership.topics import ensure
 from millrace_api import ConsumerPipeline
-from millrace_api.needed import needed
+from millrace_api.needed import needed, transactional
 from millrace_operator.observed import Failure, KafkaView, Resource
 from millrace_operator.outcome import KafkaWork
 
@@ -124,6 +124,7 @@ class PipelineKafka:
                 group=self._pipeline.group_id,
                 claims_group=self._pipeline.claims_group,
                 start_from=_start_from(self._pipeline),
+                outputs=transactional(self._pipeline),
                 timeout=_TIMEOUT,
             )
             self._clients = _Clients(plane, cluster.admin())

@@ -16,7 +16,8 @@ import pytest
 
 from channel_worlds import BoundedWorld
 from millrace.engine.marks import End, Ends
-from millrace.ownership.control_plane import ControlPlane, Observation
+from millrace.ownership import acting, control_plane
+from millrace.ownership.control_rules import Identity
 from millrace.ownership.epoch import Epoch
 from millrace.strategies import Marker
 from simulator.checks import Violation
@@ -44,7 +45,7 @@ def test_every_bounded_run_fills_its_channel_exactly(first: int) -> None:
         live(seed)
 
 
-_write, _unmarked, _adopt, _claim = Marker.write, Marker._unmarked, Marker.adopt, ControlPlane._claim
+_write, _unmarked, _adopt, _claim = Marker.write, Marker._unmarked, Marker.adopt, acting.claim_of
 
 
 def _too_early(marker: Marker, ends: Ends) -> Set[int]:
@@ -65,9 +66,9 @@ def _from_nothing(marker: Marker, partition: int, note: str | None) -> None:
     _adopt(marker, partition, None)
 
 
-def _claim_without_note(plane: ControlPlane, seen: Observation, epoch: Epoch, holder: int, *_: object) -> str:
+def _claim_without_note(identity: Identity, epoch: Epoch, holder: int, *_: object) -> str:
     """The control plane passes a partition on, and not what is noted of it."""
-    return _claim(plane, seen, epoch, holder)
+    return _claim(identity, epoch, holder)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +77,11 @@ def _claim_without_note(plane: ControlPlane, seen: Observation, epoch: Epoch, ho
         (Marker, "write", _too_early),
         (Marker, "_unmarked", _left_to_others),
         (Marker, "adopt", _from_nothing),
-        (ControlPlane, "_claim", _claim_without_note),
+        (control_plane, "claim_of", _claim_without_note),
     ],
     ids=["too early", "left to others", "from nothing", "without the note"],
 )
-def test_a_broken_rule_is_found(broken: type, method: str, mistake: Callable[..., object]) -> None:
+def test_a_broken_rule_is_found(broken: object, method: str, mistake: Callable[..., object]) -> None:
     with patch.object(broken, method, mistake):
         for seed in range(100):
             try:

@@ -71,5 +71,8 @@ def test_worlds_are_eventful() -> None:
         "Passed(",
         "Interrupted(",
         "closed, complete",
+        "FORGOTTEN a marker of u-0, prepared to abort",
+        "FORGOTTEN a marker of u-0, prepared to commit",
+        "g.claims.0",
     ):
         assert any(what in line for line in told), what

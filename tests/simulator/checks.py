@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from millrace.connectivity.memory.log import Outcome
+from millrace.connectivity.memory.log import Fateful, Outcome
 from millrace.connectivity.ports import OffsetAndMetadata
 from millrace.engine.replica import Replica
 from millrace.ownership.claim import Claim, transactional_id
-from replica_stage import CLAIMS, GROUP, OUTPUT, Stage
+from replica_stage import CLAIMS, GROUP, OUTPUT, SOURCE, Stage
 
 Slot = tuple[str, int]
+
+
+SWEPT = b"millrace"  # the key of a record that a sweep touches a partition with
 
 
 class Violation(AssertionError):
@@ -48,7 +51,9 @@ class Checks:
         if group == CLAIMS:
             self.writes += 1
             outputs = self._outputs()
-            for (_, partition), record in offsets.items():
+            for (topic, partition), record in offsets.items():
+                if topic != SOURCE:
+                    continue  # a slot that a sweep touches the group with
                 self._one(partition, self._stage.records().get(partition), record, outputs)
         self._write(group, offsets)
         self.at_most_one_can_commit()
@@ -94,12 +99,15 @@ class Checks:
         found: Counter[tuple[int, int]] = Counter()
         for log in self._stage.broker.topic(OUTPUT).logs:
             for entry in log._entries:
-                if entry.record and (
-                    entry.transaction is None or entry.transaction.outcome is Outcome.COMMITTED
-                ):
+                if entry.record and entry.record.key() != SWEPT and _counts(entry.transaction):
                     partition, _, offset = (entry.record.value() or b"").partition(b":")
                     found[int(partition), int(offset)] += 1
         return found
+
+    def _nothing_open(self) -> None:
+        for log in self._stage.broker.topic(OUTPUT).logs:
+            if log.stable_end != log.end:
+                raise Violation(f"{OUTPUT}: from {log.stable_end} on something is open at the end")
 
     def at_most_one_can_commit(self) -> None:
         """Invariant 4: of those who hold a partition only one has a producer that is not fenced."""
@@ -125,6 +133,7 @@ class Checks:
         """Every input accounted for, in the group and in the output; the mirror says the same."""
         stage = self._stage
         stage.broker.settle()
+        self._nothing_open()
         outputs = self._outputs()
         for partition, log in enumerate(stage.source.logs):
             for offset in range(log.end):
@@ -133,3 +142,10 @@ class Checks:
                     raise Violation(f"message {partition}:{offset} has {times} outputs at the end")
         if stage.offsets() != stage.offsets(GROUP):
             raise Violation(f"the mirror says {stage.offsets(GROUP)}, the claims {stage.offsets()}")
+
+
+def _counts(fate: Fateful | None) -> bool:
+    """Whether a record is committed, or was said to be and is only open because its marker was forgotten."""
+    if fate is None:
+        return True
+    return Outcome.COMMITTED in (fate.outcome, fate.promised if fate.outcome is Outcome.PENDING else None)

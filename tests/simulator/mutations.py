@@ -17,10 +17,14 @@ from millrace.engine.outbox import Outbox
 from millrace.engine.replica import Replica
 from millrace.engine.session import Session
 from millrace.engine.tracker import OffsetTracker
+from millrace.ownership.acting import Acting, Desk, claim_of
 from millrace.ownership.claim import Claim
-from millrace.ownership.control_plane import ControlPlane, Event, Observation, _Acting
+from millrace.ownership.control_plane import ControlPlane, Event, Observation
 from millrace.ownership.control_rules import Identity, Pass
 from millrace.ownership.epoch import Epoch
+from millrace.ownership.leftovers import Leftovers
+from millrace.ownership.sweep import Place, Trace, to_restore
+from millrace.ownership.sweeper import Sweep
 from millrace.ownership.worker_rules import Judgement, Meaning, judge
 
 Offsets = Mapping[str, Mapping[int, OffsetAndMetadata]]
@@ -40,12 +44,14 @@ def _positions_begun(engine: Engine) -> Mapping[int, int]:
     return {partition: tracker.begun(partition) for partition in tracker.held()}
 
 
-def _begin_reading_first(replica: Replica, view: Epoch) -> Session:
+def _begin_reading_first(replica: Replica, view: Epoch) -> Session | None:
     """R3a broken: claims are read, and taken up, before init."""
     producer = replica._cluster.transactional_producer(f"{view.uid}-{replica._index}")
     init, producer.init = producer.init, lambda _timeout: None  # type: ignore[method-assign]
     replica._producer = producer
-    session = _begin(replica, view)
+    with patch.object(Sweep, "advance", lambda *_: True):
+        session = _begin(replica, view)
+    assert session is not None
     session._look_at_claims()
     replica._clock.sleep(1.0)  # init takes that long where a transaction has to be ended first
     init(5.0)
@@ -116,11 +122,17 @@ def _unstable(
 
 
 def _read_unstably(
-    plane: ControlPlane, group: str, partitions: Iterable[int], deadline: Deadline, *, stable: bool = False
+    desk: Desk,
+    group: str,
+    topic: str,
+    partitions: Iterable[int],
+    deadline: Deadline,
+    *,
+    stable: bool = False,
 ) -> Mapping[int, OffsetAndMetadata]:
     """R2 broken by the control plane."""
     assert stable in (True, False)
-    return _read(plane, group, partitions, deadline)
+    return _read(desk, group, topic, partitions, deadline)
 
 
 def _write_unfenced(acting: object, records: Mapping[int, OffsetAndMetadata]) -> None:
@@ -135,11 +147,11 @@ def _read_before_acting(
 ) -> list[Event]:
     """R1 broken by the control plane: what it read before it fenced the holder is what it passes on."""
     records = {
-        p: OffsetAndMetadata(seen.claims[p].offset, plane._claim(seen, seen.epoch, target))
+        p: OffsetAndMetadata(seen.claims[p].offset, claim_of(seen.identity, seen.epoch, target))
         for p, target in todo.targets.items()
     }
     plane._clock.sleep(0.5)
-    with _Acting(plane, seen.identity, todo.holder, deadline) as acting:
+    with Acting(plane._desk, seen.identity, todo.holder, deadline) as acting:
         acting.write(records)
     return []
 
@@ -167,8 +179,27 @@ def _taking_up_by_plan() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _aborting_always() -> Iterator[None]:
+    """R8 broken: nothing that is left open is held to have been committed."""
+    with (
+        patch("millrace.ownership.sweeper.to_restore", lambda *_: None),
+        patch("millrace.ownership.sweeper.promise", lambda *_: None),
+    ):
+        yield
+
+
+def _note_in_mind(sweep: Sweep, certain: Mapping[Place, Sequence[Trace]], _deadline: Deadline) -> bool:
+    """R8 broken: what has to be restored is known to this process only."""
+    for place, traces in certain.items():
+        stretch = to_restore(traces, sweep._claims)
+        if stretch is not None:
+            sweep._stretches[place] = stretch
+    return True
+
+
 _begin, _commit, _follow, _look = Replica._begin, Outbox.commit, Session._follow, Session._look
-_settle, _read = Session._settle_leaving, ControlPlane._read
+_settle, _read = Session._settle_leaving, Desk.read
 
 MUTATIONS = [
     Mutation(
@@ -189,11 +220,16 @@ MUTATIONS = [
         "abandon without aborting", lambda: patch.object(Session, "_settle_leaving", _abandon_without_abort)
     ),
     Mutation("decide by unstable reads", lambda: patch.object(ClaimReader, "stable", _unstable)),
-    Mutation(
-        "control plane decides by unstable reads", lambda: patch.object(ControlPlane, "_read", _read_unstably)
-    ),
+    Mutation("control plane decides by unstable reads", lambda: patch.object(Desk, "read", _read_unstably)),
     Mutation(
         "control plane writes without the fence",
-        lambda: patch("millrace.ownership.control_plane._Acting.write", _write_unfenced),
+        lambda: patch.object(Acting, "write", _write_unfenced),
     ),
+    Mutation("no sweep", lambda: patch.object(Sweep, "advance", lambda *_: True)),
+    Mutation("what is left open is always aborted", _aborting_always),
+    Mutation(
+        "claims that are left pending are always aborted",
+        lambda: patch.object(Leftovers, "newest", lambda *_: []),
+    ),
+    Mutation("abort before it is noted what to restore", lambda: patch.object(Sweep, "_note", _note_in_mind)),
 ]

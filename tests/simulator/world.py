@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 
 from millrace.clock import Deadline
 from millrace.connectivity.memory import Call, Fate, Phase
+from millrace.connectivity.memory.transactions import Transaction, TransactionState
 from millrace.connectivity.ports import BrokerUnreachable, Fenced, TimedOut
 from millrace.engine.claims import Superseded
 from millrace.engine.replica import Replica
 from millrace.engine.settings import ReplicaSettings
 from millrace.ownership.control_rules import Fleet, Scale, Settled
 from millrace.ownership.epoch import Epoch
-from replica_stage import Stage
+from replica_stage import GROUP, Stage
 from simulator.chains import chain
 from simulator.checks import Checks, Violation
 from simulator.scheduler import Crashed, Process, Scheduler
@@ -60,6 +61,7 @@ class Odds:
     stall: float = 0.0
     lost_read: float = 0.0
     fates: dict[str, float] = field(default_factory=dict)
+    forgets: float = 0.0  # per marker of a transaction
     planes: int = 1
     events: int = 6
 
@@ -82,6 +84,7 @@ class World:
                 name: rng.choice([0, 0, 0.02, 0.1]) for name in ("init", "commit", "send_offsets", "deliver")
             },
             planes=rng.choice([1, 1, 1, 2]),
+            forgets=rng.choice([0, 0, 0.05, 0.5]),
             events=rng.randint(2, 9),
         )
         self.stage = Stage(
@@ -92,6 +95,8 @@ class World:
         )
         self.stage.broker.max_buffered = rng.choice([2, 5, 1000])
         self.stage.broker.hook = self._on_call
+        self.stage.broker.transactions.forgets = self._forgets
+        self.stage.broker.settle = self._settle  # type: ignore[method-assign]
         self.scheduler.on_end = self._ended
         self.desired, self.scale = rng.randint(1, 3), 0
         self.workers: dict[int, Worker] = {}  # by index: the supervised ones
@@ -101,6 +106,8 @@ class World:
         self.peace = self.settled = False
         self.failure: Exception | None = None
         self._incarnations, self._choked_until = 0, 0.0
+        self._owners: dict[str, Process] = {}  # who has initialised a transactional id last
+        self._doomed: set[str] = set()
         self._published: list[tuple[float, Epoch]] = []
         self.checks = Checks(self.stage, exactly_once=self.exactly_once, replicas=lambda: self._replicas())
 
@@ -134,6 +141,9 @@ class World:
         process = self.scheduler.current
         if process is None:
             return
+        self._settle()
+        if call.name == "init" and call.phase is Phase.AFTER:
+            self._owners[str(call.about["transactional_id"])] = process
         rng, odds = self.rng, self.odds
         if call.phase is Phase.BEFORE and not self.peace:
             likely = odds.fates.get(call.name, odds.lost_read if call.kind == "admin" else 0.0)
@@ -159,6 +169,29 @@ class World:
             self.scheduler.pause(seconds)
         elif rng.random() < 0.5:
             self.scheduler.pause(rng.uniform(0, 0.004))
+
+    def _settle(self) -> None:
+        """As the broker's; whoever is to die with it does nothing more after that."""
+        self.stage.broker.transactions.settle()
+        process = self.scheduler.current
+        if process is not None and process.name in self._doomed:
+            self._doomed.discard(process.name)
+            self.tell("CRASH with the broker")
+            raise Crashed
+
+    def _forgets(self, transaction: Transaction) -> bool:
+        """Whether the broker leaves a marker out (docs/adr/0007). Where that was a commit's, it is the death of broker and
+        writer at once: a writer that lives on could abort its next transaction, and that this one along with it, before
+        anybody looks, which nobody could undo.
+        """
+        name = transaction.transactional_id
+        if self.peace or name.endswith("-op") or self.rng.random() >= self.odds.forgets:
+            return False
+        self.tell(f"FORGOTTEN a marker of {name}, {transaction.state.value}")
+        owner = self._owners.get(name)
+        if transaction.state is TransactionState.PREPARED_COMMIT and owner is not None and owner.alive:
+            self._doomed.add(owner.name)
+        return True
 
     def _event(self) -> None:
         """One thing happens to the world."""
@@ -261,6 +294,7 @@ class World:
                 chain=chain(self.clock, own, None if self.exactly_once else cluster.producer()),
                 clock=self.clock,
                 settings=settings,
+                outputs=self.stage.outputs,
             )
             while not process.stopping:
                 replica.step(0.2)
@@ -336,7 +370,8 @@ class World:
         if newest is None or not self.settled or newest.partitions != len(stage.source.logs):
             return False
         return (
-            stage.offsets() == stage.ends()
+            not stage.open()
+            and stage.offsets() == stage.ends() == stage.offsets(GROUP)
             and newest.replicas == self.desired == self.scale
             and stage.holders() == {p: newest.owner(p) for p in range(newest.partitions)}
         )
@@ -344,7 +379,7 @@ class World:
     def _situation(self) -> str:
         snapshots = {w.process.name: w.replica.snapshot() for w in self.workers.values() if w.replica}
         return (
-            f"claims {self.stage.offsets()} of {self.stage.ends()}, holders {self.stage.holders()}, "
+            f"open {self.stage.open()}, claims {self.stage.offsets()} of {self.stage.ends()}, holders {self.stage.holders()}, "
             f"epoch {self.stage.epochs.newest()}, wanted {self.desired}, run {self.scale}, {snapshots}"
         )
 

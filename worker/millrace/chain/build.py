@@ -42,6 +42,7 @@ from millrace.strategies import (
 from millrace_api import ConsumerPipeline, Stage
 
 MAX_MESSAGE_BYTES = 1_000_000  # librdkafka's default of message.max.bytes
+WRITTEN_HEADERS = 400  # bytes: more than the headers that say where a record comes from have
 
 
 def stage_stats(pipeline: ConsumerPipeline) -> dict[str, StageStats]:
@@ -134,6 +135,7 @@ def _form(stage: Stage, pipeline: ConsumerPipeline, functions: Functions, beside
     limit = _max_message_bytes(pipeline)
     if stage.produce is not None:
         judge = Judge(stage.name, dead_letters, on_error_dead_letter=stage.produce.on_error == "DeadLetter")
+        limit -= WRITTEN_HEADERS if pipeline.spec.delivery == "ExactlyOnce" else 0
         return Encode(stage.produce.format, judge, limit, keep=beside, address=address_of(stage, functions))
     if stage.collect is not None:
         window = stage.collect.window

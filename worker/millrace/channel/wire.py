@@ -1,7 +1,7 @@
 """A record of a channel: a row, or a mark. Everybody who writes or reads a channel uses this module.
 
 A row has as value one JSON object with exactly the columns of the collect stage's schema (`channel.schema`), key and
-timestamp of the source record it was made of, and two headers:
+timestamp of the source record it was made of, and these headers, beside the writer's (`ownership.provenance`):
 
 millrace-time    event time, microseconds since the Unix epoch, decimal
 millrace-origin  <partition>:<offset>:<index>: the source record, and which of the values made of it (from 0). It
@@ -14,6 +14,8 @@ millrace-mark    why it was written. `progress`: rows were, and this is the larg
                  `end`: a bounded run is over here. A reader treats a kind that it does not know like these.
 millrace-time    the event time that it promises, as above: no row that comes after the mark is older than this by more
                  than the window's lateness. Of an `end` mark END.
+millrace-origin  as of the last row that became complete with it. If none did: an offset that says whether it is missed
+                 should its transaction be left open (`ownership.sweep`); an `end` mark is (ALWAYS), others are not (NEVER).
 
 So marks alone tell how far a partition has come; rows need not be looked at for it. More marks than needed do no harm: a
 promise that is not larger than an earlier one says nothing new.
@@ -25,36 +27,24 @@ are not named here are to be ignored. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-TIME: Final = "millrace-time"
-ORIGIN: Final = "millrace-origin"
-MARK: Final = "millrace-mark"
+from millrace.ownership import provenance
+from millrace.ownership.provenance import ALWAYS, NEVER, ORIGIN, Headers, Origin, origin_header
+
+TIME: Final = provenance.TIME
+MARK: Final = provenance.MARK
+
 END: Final = 253_402_300_799_000_000
 """Microseconds since the Unix epoch at 9999-12-31T23:59:59Z: what an `end` mark promises."""
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class MarkKind(StrEnum):
     PROGRESS = "progress"
     IDLE = "idle"
     END = "end"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The source record that a row was made of, and which of the values made of it."""
-
-    partition: int
-    offset: int
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.partition}:{self.offset}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +72,14 @@ def row_headers(time: int, partition: int, offset: int, index: int) -> list[tupl
     return [(TIME, b"%d" % time), (ORIGIN, b"%d:%d:%d" % (partition, offset, index))]
 
 
-def mark_headers(kind: MarkKind, time: int) -> list[tuple[str, bytes | None]]:
-    return [(MARK, kind.encode()), (TIME, b"%d" % time)]
+def mark_headers(
+    kind: MarkKind, time: int, partition: int, offset: int | None = None
+) -> list[tuple[str, bytes | None]]:
+    """offset: the last that became complete with it; None: none did."""
+    if offset is None:
+        # what an end mark says is so once its partition is at its bound, and that it is whenever one is written without rows
+        offset = ALWAYS if kind is MarkKind.END else NEVER
+    return [(MARK, kind.encode()), (TIME, b"%d" % time), origin_header(partition, offset)]
 
 
 def parse(value: bytes | None, headers: Headers | None) -> Row | Mark:
@@ -114,7 +110,7 @@ def event_time(headers: Headers | None) -> int:
 
 
 def _origin(text: bytes | None) -> Origin:
-    parts = text.split(b":") if text is not None else []
-    if len(parts) != 3 or not all(part.isdigit() and len(part) <= 19 for part in parts):
+    found = Origin.decode(text)
+    if found is None or found.offset < 0:
         raise WireError(f"{ORIGIN} is {text!r}")
-    return Origin(*map(int, parts))
+    return found

@@ -62,7 +62,8 @@ class Span:
 class Consumer(Protocol):
     """Reads one topic by assign(): no group membership, no coordinator, nothing is ever committed through it.
 
-    Reads are read_committed. A position outside the log raises `OffsetOutOfRange`; it is never reset by itself.
+    Reads are read_committed unless it was made otherwise. A position outside the log raises `OffsetOutOfRange`; it is
+    never reset by itself.
     """
 
     def assign(self, positions: Mapping[int, int]) -> None:
@@ -148,6 +149,11 @@ class TransactionalProducer(Protocol):
 
     def poll(self) -> None: ...
 
+    def flush(self, timeout: float) -> None:
+        """Wait until what was produced in the open transaction has arrived, so that its end, whichever, leaves a marker in
+        each of those partitions. Raises Fenced, TransactionAborted, TimedOut.
+        """
+
     def send_offsets(
         self, group: str, topic: str, offsets: Mapping[int, OffsetAndMetadata], timeout: float
     ) -> None:
@@ -230,8 +236,10 @@ class Admin(Protocol):
 class Cluster(Protocol):
     """One Kafka cluster as seen with one set of credentials: where clients come from."""
 
-    def consumer(self, topic: str, *, group: str) -> Consumer:
-        """`group` only names the client to the broker's quota and authorisation; nothing is committed to it."""
+    def consumer(self, topic: str, *, group: str, read_committed: bool = True) -> Consumer:
+        """`group` only names the client to the broker's quota and authorisation; nothing is committed to it.
+        read_committed False: also records whose transaction is open, or was aborted, up to the high watermark.
+        """
 
     def producer(self) -> Producer: ...
     def transactional_producer(self, transactional_id: str) -> TransactionalProducer: ...

@@ -15,6 +15,7 @@ from millrace.clock import Deadline
 from millrace.connectivity.ports import Headers, OffsetAndMetadata, TransactionalProducer
 from millrace.engine.batch import Batch
 from millrace.engine.marks import Marks
+from millrace.ownership.provenance import writer_header
 
 
 class OutboxError(RuntimeError):
@@ -33,6 +34,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._producer: TransactionalProducer | None = None
+        self._writer = writer_header("")
         self.marks: Marks | None = None
         self._begun = False
         self._open: set[tuple[int, int]] = set()  # (partition, start) of the batches that are partly written
@@ -41,7 +43,7 @@ class Outbox:
         """Write through this producer, on which `init` was called, from now on."""
         if self._producer is not None:
             raise OutboxError("a producer is attached already")
-        self._producer = producer
+        self._producer, self._writer = producer, writer_header(producer.transactional_id)
 
     def detach(self) -> None:
         """Forget the producer, its transaction and what was partly written; closing it is the caller's affair."""
@@ -85,10 +87,11 @@ class Outbox:
         partition: int = -1,
         timestamp_ms: int = 0,
     ) -> None:
-        """As TransactionalProducer.produce, in a transaction that is begun where there is none. Raises BufferFull:
-        nothing was taken, go on after `poll`.
+        """As TransactionalProducer.produce, in a transaction that is begun where there is none. Behind the headers
+        comes the one that names the writer. Raises BufferFull: nothing was taken, go on after `poll`.
         """
-        self._begin().produce(topic, value, key, headers, partition, timestamp_ms)
+        named = [*headers, self._writer] if headers else [self._writer]
+        self._begin().produce(topic, value, key, named, partition, timestamp_ms)
 
     def poll(self) -> None:
         """Serve delivery reports without waiting."""

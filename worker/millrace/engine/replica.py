@@ -1,13 +1,13 @@
 """A replica: one worker's part in the protocol (R1-R3 of docs/protocol.md), stepped from outside.
 
-It waits for an epoch, initialises its producer, which fences every former process of its index (R1), and only then
-opens a session, which reads claims and works. When the outcome of a commit is unknown, or the broker was away, the
+It waits for an epoch, initialises its producer, which fences every former process of its index (R1), sweeps up what brokers
+have left open of it (R8), and only then opens a session, which reads claims and works. When the outcome of a commit is unknown, or the broker was away, the
 session is dropped as a whole and the next one begins with init (R3e). When it is fenced or superseded, it stops for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from millrace.clock import Clock, Deadline
@@ -34,10 +34,10 @@ from millrace.ownership.claim import transactional_id
 from millrace.ownership.control_rules import Identity
 from millrace.ownership.epoch import Epoch
 from millrace.ownership.errors import ClaimLost, ForeignClaim
-from millrace.ownership.hanging import end_hanging
-from millrace.ownership.worker_rules import Meaning, judge
+from millrace.ownership.sweeper import Sweep
 
 EPOCH_WAIT = 0.05  # s between two looks for the first epoch
+SWEEP_WAIT = 0.05  # s between two looks at what has to end before the sweep goes on
 HOPELESS = 5  # transactions in a row that the broker refuses although it answers: trying again won't help
 
 PASSING = (TimedOut, BrokerUnreachable, OutcomeUnknown, TransactionAborted, Interruption)
@@ -52,6 +52,7 @@ class Replica:
             in every step, so it should be cheap.
         chain: makes the chain; called once per session.
         bounds: where a bounded run ends. What is held stays held there, and is committed as ever.
+        outputs: all topics that the chain writes through its outbox.
     """
 
     def __init__(
@@ -67,14 +68,17 @@ class Replica:
         clock: Clock,
         settings: ReplicaSettings | None = None,
         bounds: Bounds | None = None,
+        outputs: Sequence[str] = (),
     ) -> None:
         self._cluster, self._index, self._clock = cluster, index, clock
+        self._outputs = tuple(outputs)
         self._identity = Identity("", topic, "", group, claims_group)
         self._epoch_source, self._chain = epoch_source, chain
         self._settings, self._bounds = settings or ReplicaSettings(), bounds
         self._view: Epoch | None = None
         self._admin: Admin | None = None
         self._producer: TransactionalProducer | None = None  # made, not yet initialised
+        self._sweep: Sweep | None = None  # has the producer, initialised, until there is a session
         self._session: Session | None = None
         self._backoff = Backoff(self._settings.backoff_first, self._settings.backoff_largest)
         self._not_before = clock.monotonic()
@@ -104,6 +108,8 @@ class Replica:
         try:
             if self._session is None:
                 self._session = self._begin(self._view)
+                if self._session is None:
+                    self._clock.sleep(min(timeout, SWEEP_WAIT))
                 return 0
             taken = self._session.step(self._view, timeout)
         except PASSING as failure:
@@ -141,6 +147,8 @@ class Replica:
         if self._view is None:
             return replace(bare, reasons=("waiting for an epoch",))
         session = self._session
+        if session is None and self._sweep is not None and self._sweep.waits:
+            return replace(bare, reasons=(self._sweep.waits,))
         if session is None and self._interrupted_by:
             return replace(bare, state=State.INTERRUPTED, reasons=(self._interrupted_by,))
         if session is None:
@@ -169,8 +177,28 @@ class Replica:
             )
         self._view = found
 
-    def _begin(self, view: Epoch) -> Session:
-        """R1, R3a: init before any claim is read."""
+    def _begin(self, view: Epoch) -> Session | None:
+        """R1, R3a, R8: init, then the sweep, before any claim is taken up. None: to be called again."""
+        if self._sweep is None:
+            self._sweep = self._initialised(view)
+        if not self._sweep.advance(Deadline.after(self._clock, self._settings.commit_timeout)):
+            return None
+        producer, self._sweep = self._sweep.producer, None
+        assert self._admin is not None  # made before there was a sweep
+        return Session(
+            self._identity,
+            self._index,
+            view,
+            producer=producer,
+            consumer=self._cluster.consumer(self._identity.topic, group=self._identity.group),
+            admin=self._admin,
+            chain=self._chain,
+            clock=self._clock,
+            settings=self._settings,
+            bounds=self._bounds,
+        )
+
+    def _initialised(self, view: Epoch) -> Sweep:
         settings = self._settings
         if self._admin is None:
             self._admin = self._cluster.admin()
@@ -185,33 +213,9 @@ class Replica:
         if self._producer is None:
             self._producer = self._cluster.transactional_producer(transactional_id(view.uid, self._index))
         self._producer.init(settings.init_timeout)
-        producer, self._producer = self._producer, None  # from here on it is the session's, or nobody's
-        try:
-            self._end_hanging(view, producer, self._admin)
-        except BaseException:
-            producer.close()
-            raise
-        return Session(
-            self._identity,
-            self._index,
-            view,
-            producer=producer,
-            consumer=self._cluster.consumer(topic.name, group=self._identity.group),
-            admin=self._admin,
-            chain=self._chain,
-            clock=self._clock,
-            settings=settings,
-            bounds=self._bounds,
-        )
-
-    def _end_hanging(self, view: Epoch, producer: TransactionalProducer, admin: Admin) -> None:
-        deadline, who = Deadline.after(self._clock, self._settings.commit_timeout), self._identity
-        found = admin.group_offsets(
-            who.claims_group, who.topic, range(view.partitions), deadline.remaining(), stable=False
-        )
-        mine = {p: r for p, r in found.items() if judge(who, view, self._index, r).meaning is Meaning.MINE}
-        end_hanging(
-            mine, group=who.claims_group, topic=who.topic, producer=producer, admin=admin, deadline=deadline
+        producer, self._producer = self._producer, None  # from here on it is the sweep's, then the session's
+        return Sweep(
+            self._cluster, self._admin, producer, self._identity, self._index, self._outputs, self._clock
         )
 
     def _interrupt(self, failure: Exception) -> None:
@@ -221,6 +225,9 @@ class Replica:
         if self._session is not None:
             self._session.drop()
             self._session = None
+        elif self._sweep is not None:
+            self._sweep.producer.close()
+            self._sweep = None
         elif self._producer is not None and not isinstance(failure, TimedOut):
             self._producer.close()
             self._producer = None
@@ -247,6 +254,9 @@ class Replica:
         if self._session is not None:
             self._session.drop()
             self._session = None
+        if self._sweep is not None:
+            self._sweep.producer.close()
+            self._sweep = None
         if self._producer is not None:
             self._producer.close()
             self._producer = None

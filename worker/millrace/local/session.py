@@ -31,7 +31,7 @@ from millrace.worker.cluster import connect
 from millrace.worker.files import write_whole
 from millrace.worker.manifest import config_map, read, unpack
 from millrace_api import ConsumerPipeline, LoadedManifest, cluster_only
-from millrace_api.needed import needed
+from millrace_api.needed import needed, transactional
 
 STATE_ROOT = Path(".millrace")
 
@@ -158,6 +158,7 @@ def carry_out(request: Request) -> tuple[ExitCode, RunSnapshot | None]:
                 group=pipeline.group_id,
                 claims_group=pipeline.claims_group,
                 start_from=_start_from(pipeline),
+                outputs=transactional(pipeline),
                 timeout=10.0,  # a broker that does not answer is asked anew, by new clients
             )
             return plane, cluster.admin()

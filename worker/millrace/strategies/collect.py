@@ -29,7 +29,7 @@ from millrace.strategies.judge import Judge
 from millrace.strategies.produce import WriteInTransaction
 from millrace.strategies.writing import Row
 
-_HEADERS = 200  # bytes: more than a row's own headers and the record's frame have
+_HEADERS = 400  # bytes: more than a row's own headers and the record's frame have
 
 _TIME = itemgetter(1)
 

@@ -1,8 +1,10 @@
 """Dead letters: written to their topic at the end of the chain, in the transaction that commits their offsets, in both
 kinds of delivery; so each is there once, and none is missing below a committed offset.
 
-A dead letter has the source record's key, bytes and headers as they were, and in front of those headers:
+A dead letter has the source record's key, bytes and headers as they were, behind them the header that names its writer
+(`ownership.provenance`), and in front of them:
 
+millrace-origin     the source record, as <partition>:<offset>:<index>; index: which dead letter of it
 millrace-reason     why, one line of UTF-8
 millrace-stage      name of the stage that could not process it; `decode` for the source's format
 millrace-topic      source topic
@@ -25,6 +27,7 @@ from millrace.engine.batch import Batch, DeadLetter
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
+from millrace.ownership.provenance import Header, origin_headers
 from millrace.strategies.produce import WriteInTransaction
 from millrace.strategies.writing import Row
 
@@ -39,12 +42,15 @@ def write_dead_letters(
 
 
 def _letters(topic: str, batch: Batch) -> tuple[Batch, Sequence[Record], Iterable[Row]]:
-    return batch, [letter.record for letter in batch.dead], [_row(topic, letter) for letter in batch.dead]
+    records = [letter.record for letter in batch.dead]
+    origins = origin_headers(batch.partition, [record.offset() for record in records])
+    return batch, records, list(map(partial(_row, topic), batch.dead, origins))
 
 
-def _row(topic: str, letter: DeadLetter) -> Row:
+def _row(topic: str, letter: DeadLetter, origin: Header) -> Row:
     record = letter.record
     headers: list[tuple[str, bytes | None]] = [
+        origin,
         ("millrace-reason", letter.reason.encode("utf-8", "replace")),
         ("millrace-stage", letter.stage.encode()),
         ("millrace-topic", record.topic().encode()),

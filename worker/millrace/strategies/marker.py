@@ -38,6 +38,9 @@ class Marker:
         self._idled: dict[int, float] = {}  # when the last idle mark was written
         self._ended: set[int] = set()  # have their end mark
         self._noted: dict[int, Standing] = {}
+        self._complete: dict[
+            int, int
+        ] = {}  # the offset up to which a partition became complete since the last commit
 
     def adopt(self, partition: int, note: str | None) -> None:
         found = Note.decode(note)
@@ -49,6 +52,7 @@ class Marker:
             self._progress.dismiss(partition, self._noted.pop(partition, "reading"))
 
     def complete(self, batch: Batch) -> None:
+        self._complete[batch.partition] = batch.end
         self._progress.complete(batch.partition, batch.start, batch.end)
 
     def due(self, ends: Ends) -> bool:
@@ -75,6 +79,7 @@ class Marker:
                 told.add(partition)
         except BufferFull:
             pass  # it stays due, and is written with the next commit
+        self._complete.clear()
         changed = {p for p, state in standing.items() if self._noted.get(p, "reading") != state}
         self._noted = {p: standing.get(p, "reading") for p in self._noted.keys() | standing.keys()}
         return changed | told
@@ -121,5 +126,8 @@ class Marker:
         return found
 
     def _mark(self, partition: int, kind: MarkKind, time: int) -> None:
-        self._outbox.produce(self._topic, None, None, mark_headers(kind, time), partition)
+        # the mark counts with the rows beside it, or not with them (ownership.sweep)
+        end = self._complete.get(partition)
+        headers = mark_headers(kind, time, partition, None if end is None else end - 1)
+        self._outbox.produce(self._topic, None, None, headers, partition)
         self._progress.told(partition, time)

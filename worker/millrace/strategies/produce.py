@@ -1,7 +1,7 @@
 """Produce: the values of a batch become records of a topic. Two ways, one for each delivery.
 
 They keep key, headers and timestamp of the source record; the partition follows from the key, as Java's default
-partitioner has it.
+partitioner has it. What is written in a transaction has headers that tell where it comes from (`ownership.provenance`).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def produce_in_transaction(
 
 
 def _outputs(topic: str, beside: bool, batch: Batch) -> tuple[Batch, Sequence[Record], Iterable[Row]]:
-    return batch, batch.records, output_rows(topic, batch, beside=beside)
+    return batch, batch.records, output_rows(topic, batch, beside=beside, told=True)
 
 
 class Produce(_Writer):

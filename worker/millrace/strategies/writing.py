@@ -10,6 +10,7 @@ from typing import Protocol
 from millrace.connectivity.ports import BufferFull, Headers, Record, RecordTooLarge
 from millrace.engine.batch import Batch
 from millrace.errors import StageFailed
+from millrace.ownership.provenance import origin_headers, without
 from millrace.strategies.addressing import Addressed
 
 Row = tuple[
@@ -89,10 +90,11 @@ class Writing:
         return part, failure
 
 
-def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[Row]:
+def output_rows(topic: str, batch: Batch, *, beside: bool = False, told: bool = False) -> Iterable[Row]:
     """The values of a batch, encoded by now, with key, headers and timestamp of the source record they were made of, or as
     they are `Addressed`.
-    beside: the values are `formats.Beside`, for a stage comes after this one.
+    beside: the values are `formats.Beside`, for a stage comes after this one. told: with a header that says of each where
+    it comes from (`ownership.provenance`).
     """
     found: Sequence[object] = list(map(_OUTPUT, batch.values)) if beside else batch.values
     records = batch.records
@@ -106,4 +108,10 @@ def output_rows(topic: str, batch: Batch, *, beside: bool = False) -> Iterable[R
     values: Iterable[bytes | None] = found  # type: ignore[assignment]
     if isinstance(found[0], Addressed):
         values, keys, headers, partitions = zip(*map(_ADDRESS, found), strict=True)
+    if told:
+        origins = origin_headers(batch.partition, list(map(kind.offset, records)))
+        headers = [
+            [origin, *without(kept)] if kept else [origin]
+            for origin, kept in zip(origins, headers, strict=True)
+        ]
     return zip(repeat(topic), values, keys, headers, partitions, timestamps)

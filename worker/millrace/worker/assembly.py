@@ -28,6 +28,7 @@ from millrace.worker.pulse import Pulse
 from millrace.worker.settings import Settings
 from millrace.worker.status import RUNNING, STARTING, WAITING, StageStatus, WorkerStatus
 from millrace_api import ConsumerPipeline
+from millrace_api.needed import transactional
 
 
 @contextmanager
@@ -62,6 +63,7 @@ def assembled(settings: Settings, clock: Clock, pulse: Pulse) -> Iterator[Replic
             clock=clock,
             settings=ReplicaSettings(commit_interval=pipeline.spec.commit.interval_seconds),
             bounds=read_bounds(settings.until) if settings.until is not None else None,
+            outputs=transactional(pipeline),
         )
         pulse.fill_from(_Filler(pipeline, replica, chains.stats))
         yield replica

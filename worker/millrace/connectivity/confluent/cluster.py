@@ -42,10 +42,9 @@ class ConfluentCluster:
     def __repr__(self) -> str:
         return f"ConfluentCluster({self._bootstrap!r}, {self._tried})"
 
-    def consumer(self, topic: str, *, group: str) -> ConfluentConsumer:
-        return ConfluentConsumer(
-            settings.consumer(self._common, self._properties, group), topic, self._connection()
-        )
+    def consumer(self, topic: str, *, group: str, read_committed: bool = True) -> ConfluentConsumer:
+        chosen = settings.consumer(self._common, self._properties, group, read_committed=read_committed)
+        return ConfluentConsumer(chosen, topic, self._connection())
 
     def producer(self) -> ConfluentProducer:
         return ConfluentProducer(settings.producer(self._common, self._properties), self._connection())

@@ -122,6 +122,15 @@ class ConfluentTransactionalProducer:
         if self._connection.troubled:
             raise self._connection.refusal()
 
+    def flush(self, timeout: float) -> None:
+        self._in_transaction("flush")
+        if self._producer.flush(timeout):
+            raise TimedOut(
+                f"flush: {len(self._producer)} records were not taken in {timeout:g} s", where=self._where
+            )
+        if self._undelivered is not None:
+            raise TransactionAborted(self._undelivered.what, where=self._where) from self._undelivered
+
     def send_offsets(
         self, group: str, topic: str, offsets: Mapping[int, OffsetAndMetadata], timeout: float
     ) -> None:

@@ -125,8 +125,8 @@ class MemoryCluster:
     def __init__(self, broker: MemoryBroker, client_id: str) -> None:
         self._broker, self._client_id = broker, client_id
 
-    def consumer(self, topic: str, *, group: str) -> MemoryConsumer:
-        return MemoryConsumer(self._broker, self._client_id, topic, group)
+    def consumer(self, topic: str, *, group: str, read_committed: bool = True) -> MemoryConsumer:
+        return MemoryConsumer(self._broker, self._client_id, topic, group, read_committed)
 
     def producer(self) -> MemoryProducer:
         return MemoryProducer(self._broker, self._client_id)

@@ -27,9 +27,9 @@ class UnknownMember(KafkaError):
 class Group:
     committed: dict[Slot, OffsetAndMetadata] = field(default_factory=dict)
     places: dict[Slot, int] = field(default_factory=dict)  # of what is committed, in the log of offsets
-    pending: dict[Slot, set[str]] = field(
-        default_factory=lambda: defaultdict(set)
-    )  # transactional ids, by slot
+    pending: dict[str, dict[Slot, tuple[OffsetAndMetadata, int]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # by transactional id: what its next marker will decide, with its place
     members: list[str] = field(default_factory=list)  # client ids
 
 
@@ -46,7 +46,7 @@ class Groups:
         """Committed offsets; raises Unstable if `stable` and a transaction is pending on any of them."""
         found = self._groups[group]
         wanted = list(partitions)
-        unstable = [p for p in wanted if found.pending.get((topic, p))]
+        unstable = [p for p in wanted if any((topic, p) in held for held in found.pending.values())]
         if stable and unstable:
             raise Unstable(
                 f"a transaction on the offsets of group {group} is pending",
@@ -55,16 +55,17 @@ class Groups:
             )
         return {p: found.committed[topic, p] for p in wanted if (topic, p) in found.committed}
 
-    def hold(self, group: str, slots: Iterable[Slot], transactional_id: str) -> int:
-        """Make these offsets unstable until `release`. Returns their place in the log of offsets, for `land`."""
-        for slot in slots:
-            self._groups[group].pending[slot].add(transactional_id)
+    def hold(self, group: str, offsets: Mapping[Slot, OffsetAndMetadata], transactional_id: str) -> None:
+        """Make these offsets unstable until a marker of the id decides about them (`mark`)."""
         self._log_end += 1
-        return self._log_end
+        held = self._groups[group].pending[transactional_id]
+        held.update({slot: (offset, self._log_end) for slot, offset in offsets.items()})
 
-    def release(self, group: str, slots: Iterable[Slot], transactional_id: str) -> None:
-        for slot in slots:
-            self._groups[group].pending[slot].discard(transactional_id)
+    def mark(self, group: str, transactional_id: str, *, commit: bool) -> None:
+        """A marker of this id comes: all that is pending of it in the group is committed, or dropped."""
+        held = self._groups[group].pending.pop(transactional_id, {})
+        if commit:
+            self.land(group, held)
 
     def land(self, group: str, offsets: Mapping[Slot, tuple[OffsetAndMetadata, int]]) -> None:
         """Offsets, each with its place, are committed, save where something later in the log of offsets is already:

@@ -3,6 +3,9 @@
 An offset is given to every record and to every marker, so a committed transaction of three records fills four offsets.
 A read_committed reader goes no further than the last stable offset, the first offset of any transaction that is not
 finished, and passes over markers and the records of aborted transactions.
+
+A partition knows of a producer id only whether something of it is open: the next marker of that id decides about all of it,
+whichever transaction it was written in. Usually that is one; if a marker was forgotten (docs/adr/0007), more.
 """
 
 from __future__ import annotations
@@ -24,9 +27,14 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Fateful:
-    """What a partition knows of a transaction: shared by all its records, so that one marker decides for them."""
+    """What is open of one producer id in a partition: shared by all its records, so that one marker decides for them.
 
+    `promised` is what the coordinator has told the producer where it forgot the marker; no client can see it.
+    """
+
+    first: int
     outcome: Outcome = Outcome.PENDING
+    promised: Outcome = Outcome.PENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +102,7 @@ class PartitionLog:
         self._topic, self._partition = topic, partition
         self._entries: list[_Entry] = []
         self._beginning = 0
-        self._open: dict[
-            int, int
-        ] = {}  # id() of the Fateful of an unfinished transaction -> its first offset
+        self._open: dict[str, Fateful] = {}  # by transactional id
 
     @property
     def beginning(self) -> int:
@@ -110,12 +116,12 @@ class PartitionLog:
     @property
     def stable_end(self) -> int:
         """The last stable offset."""
-        return min(self._open.values(), default=self.end)
+        return min((fate.first for fate in self._open.values()), default=self.end)
 
     def span(self, *, read_committed: bool) -> Span:
         return Span(self.beginning, self.stable_end if read_committed else self.end)
 
-    def append(self, draft: Draft, timestamp_ms: int, transaction: Fateful | None = None) -> int:
+    def append(self, draft: Draft, timestamp_ms: int, transactional_id: str | None = None) -> int:
         """Returns the record's offset."""
         offset = self.end
         record = MemoryRecord(
@@ -127,15 +133,25 @@ class PartitionLog:
             tuple(draft.headers or ()),
             draft.timestamp_ms or timestamp_ms,
         )
-        if transaction is not None:
-            self._open.setdefault(id(transaction), offset)
-        self._entries.append(_Entry(record, transaction))
+        fate = None
+        if transactional_id is not None:
+            fate = self._open.setdefault(transactional_id, Fateful(offset))
+            fate.promised = Outcome.PENDING
+        self._entries.append(_Entry(record, fate))
         return offset
 
-    def mark(self, transaction: Fateful) -> None:
-        """Append the marker that finishes a transaction here."""
-        self._open.pop(id(transaction), None)
+    def mark(self, transactional_id: str, outcome: Outcome) -> None:
+        """Append the marker that decides what is open of this id here."""
+        fate = self._open.pop(transactional_id, None)
+        if fate is not None:
+            fate.outcome = outcome
         self._entries.append(_Entry(None, None))
+
+    def forget(self, transactional_id: str, outcome: Outcome) -> None:
+        """The marker that was due is not written: what is open stays so."""
+        fate = self._open.get(transactional_id)
+        if fate is not None:
+            fate.promised = outcome
 
     def delete_before(self, offset: int) -> None:
         """Drop everything below `offset`, as retention and delete_records do."""

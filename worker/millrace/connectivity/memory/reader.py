@@ -1,4 +1,4 @@
-"""The consumer: assigned partitions, read_committed, ends noticed."""
+"""The consumer: assigned partitions, ends noticed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ class MemoryConsumer:
     so whenever there is one, so that nobody comes to rely on the contrary.
     """
 
-    def __init__(self, broker: MemoryBroker, client_id: str, topic: str, group: str) -> None:
+    def __init__(
+        self, broker: MemoryBroker, client_id: str, topic: str, group: str, read_committed: bool = True
+    ) -> None:
         self._broker, self._client_id, self._topic, self._group = broker, client_id, topic, group
+        self._read_committed = read_committed
         self._topic_id: str | None = None
         self._positions: dict[int, int] = {}
         self._leaving: dict[int, int] = {}
@@ -73,7 +76,8 @@ class MemoryConsumer:
             if topic is not None and partition < len(topic.logs):
                 log = topic.logs[partition]
                 if log.beginning <= position <= log.end:
-                    records += log.read(position, min(1, limit - len(records)))[0]
+                    few = min(1, limit - len(records))
+                    records += log.read(position, few, read_committed=self._read_committed)[0]
         self._leaving.clear()
         for partition in list(self._positions):
             if len(records) >= limit:
@@ -81,9 +85,10 @@ class MemoryConsumer:
             position = self._positions.pop(partition)
             self._positions[partition] = position  # to the end of the line: the others come first next time
             log = broker.log(self._topic, partition)
-            taken, position = log.read(position, limit - len(records))
+            taken, position = log.read(position, limit - len(records), read_committed=self._read_committed)
             records += taken
             self._positions[partition] = position
-            if position == log.stable_end and self._told_end.get(partition) != position:
+            end = log.stable_end if self._read_committed else log.end
+            if position == end and self._told_end.get(partition) != position:
                 self._ends[partition] = self._told_end[partition] = position
         return records

@@ -75,6 +75,11 @@ class MemoryTransactionalProducer:
         if self._buffer and not self._must_abort:
             self._deliver()
 
+    def flush(self, timeout: float) -> None:
+        self._in_transaction("flush")
+        if not self._delivered(Deadline.after(self._broker.clock, timeout)):
+            raise TimedOut("flush: records could not be delivered in time")
+
     def send_offsets(
         self, group: str, topic: str, offsets: Mapping[int, OffsetAndMetadata], timeout: float
     ) -> None:
@@ -118,13 +123,9 @@ class MemoryTransactionalProducer:
         self._in_transaction("commit")
         broker = self._broker
         deadline = Deadline.after(broker.clock, timeout)
-        while self._buffer:
-            self._deliver()
-            if self._buffer:
-                if deadline.expired():
-                    self._must_abort = True
-                    raise TransactionAborted("commit: records could not be delivered in time")
-                broker.faults.pause(deadline)
+        if not self._delivered(deadline):
+            self._must_abort = True
+            raise TransactionAborted("commit: records could not be delivered in time")
         if self._sent:
             self._carry_out(
                 "commit",
@@ -155,6 +156,16 @@ class MemoryTransactionalProducer:
 
     def _init(self, deadline: Deadline) -> int:
         return self._until_free(deadline, lambda: self._broker.transactions.init(self.transactional_id))
+
+    def _delivered(self, deadline: Deadline) -> bool:
+        """Send all that is buffered; returns whether it was, within the deadline."""
+        while self._buffer:
+            self._deliver()
+            if self._buffer:
+                if deadline.expired():
+                    return False
+                self._broker.faults.pause(deadline)
+        return True
 
     def _deliver(self) -> None:
         """Send what is buffered, if the broker is there."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from millrace.connectivity.memory.groups import Groups, Slot
-from millrace.connectivity.memory.log import Draft, Fateful, Outcome, PartitionLog
+from millrace.connectivity.memory.log import Draft, Outcome, PartitionLog
 from millrace.connectivity.ports import Fenced, OffsetAndMetadata
 
 
@@ -56,11 +56,8 @@ class Transaction:
     times_out_at: float
     state: TransactionState = TransactionState.OPEN
     complete_at: float | None = None  # None while prepared: only when told
-    fateful: Fateful = field(default_factory=Fateful)
     logs: list[PartitionLog] = field(default_factory=list)
-    offsets: dict[str, dict[Slot, tuple[OffsetAndMetadata, int]]] = field(
-        default_factory=dict
-    )  # with their place
+    groups: list[str] = field(default_factory=list)  # those with offsets in it
 
 
 @dataclass(slots=True)
@@ -82,6 +79,9 @@ class Coordinator:
     ) -> None:
         self._groups, self._now = groups, now
         self._timeout, self.marker_delay = timeout, marker_delay
+        self.forgets: Callable[[Transaction], bool] = lambda _: False
+        """Asked for each partition and group of a transaction that becomes complete: whether its marker is left out, as
+        Kafka does where a partition has no leader at that moment (KAFKA-20734, docs/adr/0007)."""
         self._ids: dict[str, _Identity] = {}
 
     def init(self, transactional_id: str) -> int:
@@ -113,20 +113,20 @@ class Coordinator:
         transaction = self._joined(transactional_id, epoch)
         if log not in transaction.logs:
             transaction.logs.append(log)
-        log.append(draft, timestamp_ms, transaction.fateful)
+        log.append(draft, timestamp_ms, transactional_id)
 
     def send_offsets(
         self, transactional_id: str, epoch: int, group: str, offsets: Mapping[Slot, OffsetAndMetadata]
     ) -> None:
         """Raises Fenced, Concurrent."""
         self.add_offsets(transactional_id, epoch, group)
-        place = self._groups.hold(group, offsets, transactional_id)
-        pending = self._joined(transactional_id, epoch).offsets[group]
-        pending.update({slot: (offset, place) for slot, offset in offsets.items()})
+        self._groups.hold(group, offsets, transactional_id)
 
     def add_offsets(self, transactional_id: str, epoch: int, group: str) -> None:
         """AddOffsetsToTxn: a group becomes part of the transaction. Raises Fenced, Concurrent."""
-        self._joined(transactional_id, epoch).offsets.setdefault(group, {})
+        transaction = self._joined(transactional_id, epoch)
+        if group not in transaction.groups:
+            transaction.groups.append(group)
 
     def land(self, request: LateEnd | LateOffsets) -> bool:
         """A late request arrives. Returns whether it was accepted: its epoch must be the newest, and the transaction
@@ -142,7 +142,7 @@ class Coordinator:
             return False
         if isinstance(request, LateEnd):
             self._prepare(transaction, commit=True)
-        elif request.group not in transaction.offsets:
+        elif request.group not in transaction.groups:
             return False
         else:
             self.send_offsets(request.transactional_id, request.epoch, request.group, request.offsets)
@@ -156,19 +156,23 @@ class Coordinator:
             self._prepare(transaction, commit=commit)
 
     def complete(self, transactional_id: str) -> None:
-        """Write the markers of a prepared transaction: now its records and offsets are there, or gone."""
+        """Write the markers of a prepared transaction: now its records and offsets are there, or gone. Where `forgets`
+        says so they are not written, and the transaction is complete all the same.
+        """
         identity = self._ids[transactional_id]
         transaction = identity.current
         if transaction is None or transaction.state is TransactionState.OPEN:
             raise ValueError(f"transactional id {transactional_id} has nothing prepared")
         committed = transaction.state is TransactionState.PREPARED_COMMIT
-        transaction.fateful.outcome = Outcome.COMMITTED if committed else Outcome.ABORTED
+        outcome = Outcome.COMMITTED if committed else Outcome.ABORTED
         for log in transaction.logs:
-            log.mark(transaction.fateful)
-        for group, offsets in transaction.offsets.items():
-            if committed:
-                self._groups.land(group, offsets)
-            self._groups.release(group, offsets, transactional_id)
+            if self.forgets(transaction):
+                log.forget(transactional_id, outcome)
+            else:
+                log.mark(transactional_id, outcome)
+        for group in transaction.groups:
+            if not self.forgets(transaction):
+                self._groups.mark(group, transactional_id, commit=committed)
         identity.current = None
 
     def settle(self) -> None:
