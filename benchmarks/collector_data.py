@@ -106,4 +106,4 @@ def _keep(bootstrap: str, topic: str) -> None:
 
 def _mark(producer: Producer, topic: str, kind: wire.MarkKind, times: Sequence[int]) -> None:
     for partition, time in enumerate(times):
-        producer.produce(topic, None, partition=partition, headers=wire.mark_headers(kind, time))
+        producer.produce(topic, None, partition=partition, headers=wire.mark_headers(kind, time, partition))

@@ -98,5 +98,5 @@ class Channel:
         return {slot.partition: found.result(20).offset for slot, found in admin.list_offsets(asked).items()}
 
     def _mark(self, partition: int, kind: MarkKind, moment: int) -> None:
-        headers = wire.mark_headers(kind, moment)
+        headers = wire.mark_headers(kind, moment, partition)
         self._producer.produce(self.topic, None, partition=partition, headers=list(headers))

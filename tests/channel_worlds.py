@@ -78,7 +78,7 @@ class BoundedWorld(World):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, replica=self._bounded)
         self.stage.broker.create_topic(CHANNEL, PARTITIONS)
-        self.stage.outputs.append(CHANNEL)
+        self.stage.written.append(CHANNEL)
         logs = self.stage.source.logs
         # some bounds are the end of the log, some lie before it
         self.bounds = Bounds({p: self.rng.choice([log.end, log.end // 2]) for p, log in enumerate(logs)})

@@ -81,7 +81,7 @@ class Stage:
         self.broker = MemoryBroker(clock, marker_delay=marker_delay)
         self.source = self.broker.create_topic(SOURCE, partitions)
         self.broker.create_topic(OUTPUT, 3)
-        self.outputs = [OUTPUT]
+        self.written = [OUTPUT]
         for partition in range(partitions):
             self.produce(partition, messages)
         self.epochs = MemoryEpochs()
@@ -106,7 +106,7 @@ class Stage:
             group=GROUP,
             claims_group=CLAIMS,
             start_from=start_from,
-            outputs=self.outputs,
+            outputs=self.written,
             timeout=15.0,
         )
 
@@ -133,16 +133,16 @@ class Stage:
             chain=chain or copying(self.clock, seen, plain),
             clock=self.clock,
             settings=settings or ReplicaSettings(),
-            outputs=self.outputs,
+            outputs=self.written,
         )
 
     # what is there
 
     def open(self) -> list[tuple[str, int]]:
         """Partitions of outputs in which something is open, or has to be restored."""
-        logs = [(topic, log) for topic in self.outputs for log in self.broker.topic(topic).logs]
+        logs = [(topic, log) for topic in self.written for log in self.broker.topic(topic).logs]
         found = [(topic, log.stable_end) for topic, log in logs if log.stable_end < log.end]
-        for topic in self.outputs:
+        for topic in self.written:
             partitions = range(len(self.broker.topic(topic).logs))
             for index in range(8):
                 noted = self.broker.groups.read(f"{CLAIMS}.{index}", topic, partitions, stable=False)

@@ -294,7 +294,7 @@ class World:
                 chain=chain(self.clock, own, None if self.exactly_once else cluster.producer()),
                 clock=self.clock,
                 settings=settings,
-                outputs=self.stage.outputs,
+                outputs=self.stage.written,
             )
             while not process.stopping:
                 replica.step(0.2)

@@ -37,14 +37,15 @@ def test_a_row_is_read_as_it_was_written(
 
 @given(st.sampled_from(MarkKind), TIMES)
 def test_a_mark_is_read_as_it_was_written(kind: MarkKind, time: int) -> None:
-    assert parse(None, mark_headers(kind, time)) == Mark(kind, time)
+    assert parse(None, mark_headers(kind, time, 0)) == Mark(kind, time)
 
 
 def test_the_wire_form_is_the_one_that_is_documented() -> None:
     assert row_headers(1, 2, 3, 4) == [("millrace-time", b"1"), ("millrace-origin", b"2:3:4")]
-    assert mark_headers(MarkKind.END, END) == [
+    assert mark_headers(MarkKind.END, END, 3) == [
         ("millrace-mark", b"end"),
         ("millrace-time", b"253402300799000000"),
+        ("millrace-origin", b"3:-1:0"),
     ]
 
 
@@ -66,7 +67,7 @@ def test_headers_of_others_are_ignored() -> None:
         (b"{}", [("millrace-time", None), ("millrace-origin", b"0:0:0")]),
         (b"{}", [("millrace-time", b"1"), ("millrace-origin", b"0:0")]),
         (b"{}", [("millrace-time", b"1"), ("millrace-origin", b"0:-1:0")]),
-        (b"{}", mark_headers(MarkKind.IDLE, 1)),
+        (b"{}", mark_headers(MarkKind.IDLE, 1, 0)),
         (None, row_headers(1, 2, 3, 4)),
         (None, [("millrace-mark", b"idle")]),
         (None, None),

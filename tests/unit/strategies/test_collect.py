@@ -110,7 +110,11 @@ def test_a_value_becomes_a_row_in_the_partition_of_its_source() -> None:
             CHANNEL,
             b'{"k":null,"t":"2013-01-01T10:40:00.000000Z","n":1}',
             b"key",
-            [("millrace-time", b"1357036800000000"), ("millrace-origin", b"2:5:0")],
+            [
+                ("millrace-time", b"1357036800000000"),
+                ("millrace-origin", b"2:5:0"),
+                ("millrace-writer", b"fake"),
+            ],
             2,
             7,
         )
