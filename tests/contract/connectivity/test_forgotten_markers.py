@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient
 from connectivity_world import PATIENCE, KafkaWorld, MemoryWorld, World
 from kafka_fixture import start_or_skip
 from millrace.clock import Deadline
-from millrace.connectivity.ports import OffsetAndMetadata, TransactionalProducer
+from millrace.connectivity.confluent import ConfluentCluster
+from millrace.connectivity.ports import Cluster, OffsetAndMetadata, TransactionalProducer
 from millrace.local.broker.embedded import EmbeddedBroker
 from millrace.ownership.claim import Claim
 from millrace.ownership.control_rules import Identity
@@ -57,12 +58,20 @@ class ForgetfulMemory:
         broker.transactions.forgets = lambda _: False
 
 
+class PatientWorld(KafkaWorld):
+    """Its transactions don't time out while a broker finds out that a directory is gone."""
+
+    def cluster(self, client_id: str = "test", *, buffer: int | None = None) -> Cluster:
+        assert buffer is None
+        return ConfluentCluster(self.bootstrap, client_id=client_id, transaction_timeout=300.0)
+
+
 class ForgetfulKafka:
     def __init__(self, directory: Path) -> None:
         self._directory, self._other = directory, directory / "other"
         broker = EmbeddedBroker(directory)
         start_or_skip(broker)
-        world = KafkaWorld(broker.bootstrap)
+        world = PatientWorld(broker.bootstrap)
         world.admin().create_topic(SOURCE, WRITERS, PATIENCE)
         first = world.transactional("first")  # makes the internal topics, in the directory that stays
         first.begin()
@@ -79,7 +88,7 @@ class ForgetfulKafka:
             },
         )
         start_or_skip(self._broker)
-        self.world = KafkaWorld(self._broker.bootstrap)
+        self.world = PatientWorld(self._broker.bootstrap)
         self.world.admin().create_topic(OUTPUT, WRITERS, PATIENCE)
         assert all((self._other / f"{OUTPUT}-{p}").is_dir() for p in range(WRITERS))
 

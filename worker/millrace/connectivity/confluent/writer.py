@@ -97,7 +97,9 @@ def make(settings: Settings, connection: Connection, report: object = None) -> P
 
 def on_wire(headers: Headers | None) -> list[tuple[str, str | bytes | None]] | None:
     """Headers as librdkafka takes them."""
-    return list(headers) if headers else None
+    if not headers:
+        return None
+    return headers if isinstance(headers, list) else list(headers)
 
 
 def undelivered(error: Native, message: Message) -> DeliveryFailed:
