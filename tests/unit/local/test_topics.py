@@ -11,7 +11,7 @@ from millrace.connectivity.memory import MemoryBroker
 from millrace.connectivity.ports import TopicMissing
 from millrace.ownership.topics import ensure
 from millrace_api import load
-from millrace_api.needed import NeededTopic, needed
+from millrace_api.needed import NeededTopic, needed, transactional
 
 pytestmark = pytest.mark.unit
 
@@ -48,3 +48,20 @@ def test_the_topic_of_results_is_among_those_that_a_run_needs() -> None:
     stage = {"name": "by-carrier", "collect": {**COLLECT, "sink": sink}}
     pipeline = load(yaml.safe_dump(changed({"spec/stages/4": stage}))).pipeline
     assert NeededTopic("counted", "spec.stages[4].collect.sink.kafka", 4) in needed(pipeline)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "written"),
+    [("AtLeastOnce", ["flight-delays.dead"]), ("ExactlyOnce", ["flights.scored", "flight-delays.dead"])],
+)
+def test_what_workers_write_in_transactions_depends_on_the_delivery(
+    delivery: str, written: list[str]
+) -> None:
+    pipeline = load(yaml.safe_dump(changed({"spec/delivery": delivery}))).pipeline
+    assert transactional(pipeline) == written
+
+
+def test_channels_are_written_in_transactions_too() -> None:
+    stage = {"name": "by-carrier", "collect": {**COLLECT, "sink": {"console": {}}}}
+    pipeline = load(yaml.safe_dump(changed({"spec/stages/4": stage}))).pipeline
+    assert pipeline.channel("by-carrier") in transactional(pipeline)
