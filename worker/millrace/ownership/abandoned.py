@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millrace.clock import Deadline
+from millrace.connectivity.ports import Admin
 from millrace.ownership.acting import Desk
 from millrace.ownership.claim import transactional_id
 from millrace.ownership.control_rules import Identity
@@ -50,7 +51,7 @@ class Abandoned:
         away = {index for index in indices if gone(index)}
         found = {index for index in away if transactional_id(identity.uid, index) in writers}
         if now - self._recalled >= RECALL:
-            found |= {index for index in away if self._has_to_restore(identity, index, deadline)}
+            found |= self._have_to_restore(identity, away, deadline)
             self._recalled = now
         return found
 
@@ -64,8 +65,18 @@ class Abandoned:
             found.update({Place(topic, p): stable[p].end for p in partitions if stable[p].end < ends[p].end})
         return found
 
-    def _has_to_restore(self, identity: Identity, index: int, deadline: Deadline) -> bool:
-        admin = self._desk.admin
+    def _have_to_restore(self, identity: Identity, indices: set[int], deadline: Deadline) -> set[int]:
+        if not indices:
+            return set()
+        admin = (
+            self._desk.cluster.admin()
+        )  # one of its own: it keeps a client for each group that it is asked about
+        try:
+            return {index for index in indices if self._has_to_restore(admin, identity, index, deadline)}
+        finally:
+            admin.close()
+
+    def _has_to_restore(self, admin: Admin, identity: Identity, index: int, deadline: Deadline) -> bool:
         for topic in self._desk.outputs:
             described = admin.describe_topic(topic, deadline.remaining())
             if described is None:

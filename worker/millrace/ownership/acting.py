@@ -85,13 +85,19 @@ class Acting:
         """R8: before a claim of the holder is moved."""
         desk = self._desk
         outputs = () if self._holder == OP else desk.outputs  # the control plane writes claims only
-        sweep = Sweep(
-            desk.cluster, desk.admin, self._producer, self._identity, self._holder, outputs, desk.clock
-        )
-        while not sweep.advance(self._deadline):
-            if self._deadline.expired():
-                raise Again(f"acting as {self._who}: {sweep.waits}")
-            desk.clock.sleep(min(_WAIT, self._deadline.remaining()))
+        admin = (
+            desk.cluster.admin()
+        )  # one of its own: it keeps a client for each group that it is asked about
+        try:
+            sweep = Sweep(
+                desk.cluster, admin, self._producer, self._identity, self._holder, outputs, desk.clock
+            )
+            while not sweep.advance(self._deadline):
+                if self._deadline.expired():
+                    raise Again(f"acting as {self._who}: {sweep.waits}")
+                desk.clock.sleep(min(_WAIT, self._deadline.remaining()))
+        finally:
+            admin.close()
 
     def write(self, records: Records) -> None:
         """Write claims, and the mirror with them, in one transaction."""

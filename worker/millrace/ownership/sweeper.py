@@ -117,7 +117,7 @@ class Sweep:
             if now - self._unstable_since >= SETTLE:
                 self._decide_claims(deadline)
             return
-        if found == self._mine and not self._raise_claims(deadline):
+        if found == self._mine and not (self._left.topics and self._raise_claims(deadline)):
             self._claims_settled = True
 
     def _read_claims(self, deadline: Deadline) -> None:
