@@ -161,6 +161,28 @@ class TestInitialising:
         run(lambda: replica.snapshot().ready, replica)
         assert replica.snapshot().positions == {}
 
+    def test_what_has_to_end_before_its_sweep_is_told(self, stage: Stage) -> None:
+        """Above a transaction that another has open nobody can tell what is left open."""
+        publish(stage, 1)
+        run(everything_committed(stage), stage.replica(0))
+        others = stage.broker.cluster(client_id="other").transactional_producer("other")
+        others.init(5)
+        others.begin()
+        for partition in range(3):
+            others.produce(OUTPUT, b"", partition=partition)
+        others.poll()
+        for partition in range(4):
+            stage.produce(partition, 5)
+        former = stage.replica(0)
+        run(everything_committed(stage), former)
+
+        replica = stage.replica(0)
+        run(lambda: bool(replica.snapshot().reasons and "another" in replica.snapshot().reasons[0]), replica)
+        assert not replica.snapshot().ready
+        others.abort(5)
+        run(lambda: replica.snapshot().ready, replica)
+        assert stage.outputs() == stage.expected()
+
     def test_the_producer_is_initialised_before_any_claim_is_read(self, stage: Stage) -> None:
         publish(stage, 1)
         calls: list[str] = []
