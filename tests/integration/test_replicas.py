@@ -45,6 +45,7 @@ class Pipeline:
             topic=source,
             group=self.group,
             claims_group=self.claims_group,
+            outputs=[output],
         )
 
     def connect(self, client_id: str) -> ConfluentCluster:
@@ -74,6 +75,7 @@ class Pipeline:
             chain=copying(self.clock, lambda _p, _o: None, output=self.output),
             clock=self.clock,
             settings=settings or ReplicaSettings(commit_interval=0.2, batch_size=50),
+            outputs=[self.output],
         )
 
     def committed(self, group: str | None = None) -> dict[int, int]:
