@@ -192,7 +192,7 @@ def _aborting_always() -> Iterator[None]:
 def _note_in_mind(sweep: Sweep, certain: Mapping[Place, Sequence[Trace]], _deadline: Deadline) -> bool:
     """R8 broken: what has to be restored is known to this process only."""
     for place, traces in certain.items():
-        stretch = to_restore(traces, sweep._claims)
+        stretch = to_restore(traces, sweep._pending.offsets)
         if stretch is not None:
             sweep._stretches[place] = stretch
     return True

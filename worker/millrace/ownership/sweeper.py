@@ -26,17 +26,16 @@ from millrace.connectivity.ports import (
     Unstable,
 )
 from millrace.ownership import provenance
-from millrace.ownership.claim import Claim, transactional_id
-from millrace.ownership.control_rules import Identity, own_claim
-from millrace.ownership.leftovers import SETTLE, Leftovers, trace
+from millrace.ownership.claim import transactional_id
+from millrace.ownership.control_rules import Identity
+from millrace.ownership.leftovers import Leftovers, trace
+from millrace.ownership.pending import PendingClaims
 from millrace.ownership.sweep import (
     Place,
     Stretch,
     Trace,
     counts,
-    floors,
     promise,
-    proves_commit,
     to_restore,
 )
 
@@ -71,15 +70,13 @@ class Sweep:
         clock: Clock,
     ) -> None:
         self.producer, self.waits = producer, ""
-        self._admin, self._identity, self._holder, self._clock = admin, identity, holder, clock
+        self._admin, self._clock = admin, clock
         self._group = restoring_group(identity, holder)
         writer = transactional_id(identity.uid, holder)
         self._left = Leftovers(cluster, admin, clock, writer, identity.group, topics)
         self._name = provenance.writer_header(writer)
+        self._pending = PendingClaims(admin, producer, identity, holder, self._left, self._group, clock)
         self._looked = self._claims_settled = False
-        self._claims: dict[int, int] = {}  # offsets of all claims
-        self._mine: dict[int, OffsetAndMetadata] = {}  # those that name the holder
-        self._unstable_since: float | None = None
         self._stretches: dict[Place, Stretch] = {}
 
     def advance(self, deadline: Deadline) -> bool:
@@ -89,104 +86,11 @@ class Sweep:
             self._recall(deadline)
             self._looked = True
         self._left.follow(deadline)
-        if not self._claims_settled:
-            self._settle_claims(deadline)
+        self._claims_settled = self._claims_settled or self._pending.settle(deadline)
         self._end(deadline)
         self._restore(deadline)
         self._tell()
         return self._claims_settled and not self._left.open and not self._stretches
-
-    # offsets
-
-    def _settle_claims(self, deadline: Deadline) -> None:
-        """See that none of the holder's claims is pending, and none behind what readers see. They are written only by this
-        producer (R1), which has nothing under way: what stays pending for a while was forgotten.
-        """
-        self._read_claims(deadline)
-        try:
-            found = self._admin.group_offsets(
-                self._identity.claims_group,
-                self._identity.topic,
-                self._mine,
-                deadline.remaining(),
-                stable=True,
-            )
-        except Unstable:
-            now = self._clock.monotonic()
-            self._unstable_since = now if self._unstable_since is None else self._unstable_since
-            if now - self._unstable_since >= SETTLE:
-                self._decide_claims(deadline)
-            return
-        if found == self._mine and not (self._left.topics and self._raise_claims(deadline)):
-            self._claims_settled = True
-
-    def _read_claims(self, deadline: Deadline) -> None:
-        """Not stably: those of other holders may be pending for good reasons, and what they are now is enough."""
-        identity = self._identity
-        described = self._admin.describe_topic(identity.topic, deadline.remaining())
-        found = self._admin.group_offsets(
-            identity.claims_group,
-            identity.topic,
-            range(described.partitions if described is not None else 0),
-            deadline.remaining(),
-            stable=False,
-        )
-        ours = {p: (record, own_claim(identity, record)) for p, record in found.items()}
-        self._claims = {p: record.offset for p, (record, claim) in ours.items() if claim is not None}
-        self._mine = {p: record for p, (record, claim) in ours.items() if self._names_me(claim)}
-
-    def _names_me(self, claim: Claim | None) -> bool:
-        return claim is not None and claim.holder == self._holder
-
-    def _decide_claims(self, deadline: Deadline) -> None:
-        """Commit what is pending if outputs that came with it are to be seen; abort it if there are none. A transaction
-        that is to commit it may still end in an abort; so what is known of the claims then is noted first.
-        """
-        identity, pending = self._identity, self._mine.keys()
-        proofs = self._left.newest(lambda one: proves_commit(one, self._claims, pending), deadline)
-        if proofs:
-            noted = {
-                p: OffsetAndMetadata(offset, self._mine[p].metadata)
-                for p, offset in floors(proof for _, proof in proofs).items()
-            }
-            self._admin.commit_offsets(self._group, identity.topic, noted, deadline.remaining())
-            place, proof = proofs[0]
-            # any offset of the group will do: the marker commits all that is pending of this producer
-            slot = {place.partition: OffsetAndMetadata(proof.offset)}
-            self.producer.begin()
-            self.producer.send_offsets(identity.claims_group, place.topic, slot, deadline.remaining())
-            self.producer.commit(deadline.remaining())
-            self._unstable_since = None
-        elif not self._left.unclear():  # else there may be some that can't be seen yet
-            slot = dict([min(self._mine.items())])
-            self.producer.begin()
-            for group in (identity.claims_group, identity.group):
-                self.producer.send_offsets(group, identity.topic, slot, deadline.remaining())
-            self.producer.abort(deadline.remaining())
-            self._unstable_since = None
-
-    def _raise_claims(self, deadline: Deadline) -> bool:
-        """Claims that are known to have been committed further than they are: the transaction that was to commit them
-        was aborted. Returns whether there were any.
-        """
-        identity = self._identity
-        noted = self._admin.group_offsets(
-            self._group, identity.topic, self._mine, deadline.remaining(), stable=False
-        )
-        behind = {
-            p: OffsetAndMetadata(record.offset, self._mine[p].metadata)
-            for p, record in noted.items()
-            if record.offset > self._mine[p].offset and own_claim(identity, record) is not None
-        }
-        if behind:
-            mirror = {p: OffsetAndMetadata(record.offset) for p, record in behind.items()}
-            self.producer.begin()
-            self.producer.send_offsets(identity.claims_group, identity.topic, behind, deadline.remaining())
-            self.producer.send_offsets(identity.group, identity.topic, mirror, deadline.remaining())
-            self.producer.commit(deadline.remaining())
-        return bool(behind)
-
-    # records
 
     def _recall(self, deadline: Deadline) -> None:
         """What an earlier sweep has noted and not brought to its end."""
@@ -206,7 +110,7 @@ class Sweep:
         certain = self._left.certain() if self._claims_settled else {}
         if not certain or not self._note(certain, deadline):
             return
-        times = {place: promise(traces, self._claims) for place, traces in certain.items()}
+        times = {place: promise(traces, self._pending.offsets) for place, traces in certain.items()}
         self._commit_as_it_is({place: time for place, time in times.items() if time is not None}, deadline)
         rest = [place for place, time in times.items() if time is None]
         if rest:
@@ -237,7 +141,7 @@ class Sweep:
         """Returns whether it is noted, for certain, what of these has to be restored."""
         new: dict[Place, Stretch] = {}
         for place, traces in certain.items():
-            stretch = to_restore(traces, self._claims)
+            stretch = to_restore(traces, self._pending.offsets)
             if stretch is not None:
                 new[place] = stretch.with_(self._stretches.get(place))
         if not new:
@@ -289,7 +193,7 @@ class Sweep:
         seen = {_content(r) for r in self._left.records(topic, readable, read_committed=True)}
         meant: dict[_Content, Record] = {}
         for record in self._left.records(topic, noted, read_committed=False):
-            if counts(trace(record), self._claims):
+            if counts(trace(record), self._pending.offsets):
                 meant.setdefault(_content(record), record)
         return [record for content, record in meant.items() if content not in seen]
 
