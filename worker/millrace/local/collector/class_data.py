@@ -113,7 +113,7 @@ def _fill(bootstrap: str) -> None:
             value = b'{"kind":"a","at":"1970-01-01T%02d:%02d:00.000000Z","size":1.5}' % (n // 10, n % 10 * 6)
             headers = wire.row_headers(at, partition, n, 0)
             producer.produce(_CHANNEL, value, headers=list(headers), partition=partition)
-        headers = wire.mark_headers(wire.MarkKind.END, wire.END)
+        headers = wire.mark_headers(wire.MarkKind.END, wire.END, partition)
         producer.produce(_CHANNEL, None, headers=list(headers), partition=partition)
     producer.flush(60.0)
     producer.close()
