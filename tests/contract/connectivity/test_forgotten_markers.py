@@ -18,7 +18,7 @@ from connectivity_world import PATIENCE, KafkaWorld, MemoryWorld, World
 from kafka_fixture import start_or_skip
 from millrace.clock import Deadline
 from millrace.connectivity.confluent import ConfluentCluster
-from millrace.connectivity.ports import Cluster, OffsetAndMetadata, TransactionalProducer
+from millrace.connectivity.ports import Cluster, OffsetAndMetadata, TimedOut, TransactionalProducer
 from millrace.local.broker.embedded import EmbeddedBroker
 from millrace.ownership.claim import Claim
 from millrace.ownership.control_rules import Identity
@@ -109,6 +109,8 @@ class ForgetfulKafka:
             return all(partition.leader < 0 for partition in topic.partitions.values())
 
         self.world.until(leaderless, "the output has no leader", 60.0)
+        with pytest.raises(TimedOut):  # what passes by itself: a worker that begins now waits
+            self.world.admin().spans(OUTPUT, [0], PATIENCE)
         end()
         self._broker.stop()
         if self._other.exists():  # the broker may have made it anew

@@ -28,6 +28,7 @@ from millrace.connectivity.ports import (
     OffsetAndMetadata,
     OffsetOutOfRange,
     Span,
+    TimedOut,
     TopicDescription,
     TopicMissing,
     Unstable,
@@ -36,6 +37,18 @@ from millrace.connectivity.settings import Settings
 from millrace.errors import ExitCode
 
 _FIRST: OffsetSpec = EarliestSpec()  # type: ignore[no-untyped-call]  # the library does not say
+_NOT_LED = frozenset(
+    {
+        Native._NOENT,
+        Native.LEADER_NOT_AVAILABLE,
+        Native.NOT_LEADER_FOR_PARTITION,
+        Native.OFFSET_NOT_AVAILABLE,
+        Native.KAFKA_STORAGE_ERROR,
+        Native.REPLICA_NOT_AVAILABLE,
+        Native.FENCED_LEADER_EPOCH,
+        Native.UNKNOWN_LEADER_EPOCH,
+    }
+)
 _LAST: OffsetSpec = LatestSpec()  # type: ignore[no-untyped-call]
 
 
@@ -228,12 +241,15 @@ class ConfluentAdmin:
         return {slot.partition: found.offset for slot, found in answers.items()}
 
     def _without_leader(self, slot: TopicPartition, error: Native, deadline: Deadline) -> KafkaError | None:
-        """librdkafka says of a partition that is not there only that it has no leader."""
-        if error.code() not in (Native._NOENT, Native.LEADER_NOT_AVAILABLE):
+        """librdkafka says of a partition that is not there only that it has no leader. One that is there gets a leader, or
+        the one that it has gets ready: ask again.
+        """
+        if error.code() not in _NOT_LED:
             return None
         found = self._describe(slot.topic, deadline)
         if found is not None and slot.partition < found.partitions:
-            return None
+            where = f"topic {slot.topic}, partition {slot.partition}"
+            return TimedOut(f"{where} has no leader that answers now: {error.str()}", where=where)
         what = f"topic {slot.topic}" if found is None else f"partition {slot.partition} of topic {slot.topic}"
         return TopicMissing(
             f"there is no {what}", where=f"topic {slot.topic}", remedy="create it, or let it grow"
