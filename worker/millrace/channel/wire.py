@@ -73,9 +73,9 @@ def row_headers(time: int, partition: int, offset: int, index: int) -> list[tupl
 
 
 def mark_headers(
-    kind: MarkKind, time: int, partition: int, offset: int | None = None
+    kind: MarkKind, time: int, partition: int = 0, offset: int | None = None
 ) -> list[tuple[str, bytes | None]]:
-    """offset: the last that became complete with it; None: none did."""
+    """partition, offset: of the source, the last that became complete with it; None: none did. Only a sweep asks for them."""
     if offset is None:
         # what an end mark says is so once its partition is at its bound, and that it is whenever one is written without rows
         offset = ALWAYS if kind is MarkKind.END else NEVER
