@@ -1,5 +1,5 @@
-"""The class-data archive (JEP 350) that halves what a start of Spark's JVM costs: the classes that a collector uses, read
-and verified once. `local.collector.class_data` makes it; a job whose archive is not there, or is not taken by its JVM,
+"""The class-data archive (JEP 350) that makes starts of Spark's JVM cheaper: the classes that a collector uses, read and
+verified once. `local.collector.class_data` makes it; a job whose archive is not there, or is not taken by its JVM,
 starts without, and only slower.
 
 It is valid for one build of Java and one class path: the connector's jars, then PySpark's, each as it was. All of that

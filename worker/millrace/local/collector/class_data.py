@@ -27,7 +27,7 @@ from millrace.local.broker.embedded import EmbeddedBroker
 SECONDS = 900.0
 """The longest that it may take: half a minute on an idle machine, and there are others."""
 _AGAIN = 86_400.0  # seconds after a failure
-_KEPT = 3  # archives, of some 80 MB: one for each environment with a PySpark of its own
+_KEPT = 3  # archives, of 200 MB: one for each environment with a PySpark of its own
 _CHANNEL, _HOUR = "classes.channel", 3_600_000_000
 
 
