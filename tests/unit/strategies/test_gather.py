@@ -21,7 +21,7 @@ from millrace.engine.several import Several
 from millrace.engine.tracker import OffsetTracker
 from millrace.errors import DeadLetterLimit, MessageFailure, StageFailed
 from millrace.strategies import Function
-from millrace.strategies.gather import MOST_BYTES, MOST_MESSAGES
+from millrace.strategies.hold import MOST_BYTES, MOST_MESSAGES
 from millrace_api.gather import MOST_HELD, MOST_HELD_BYTES
 
 pytestmark = pytest.mark.unit

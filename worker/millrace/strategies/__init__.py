@@ -15,7 +15,8 @@ from millrace.strategies.dead_letter import DEAD_LETTER_STAGE, write_dead_letter
 from millrace.strategies.each import Outcome
 from millrace.strategies.formats import DECODE_STAGE, Decode, Encode
 from millrace.strategies.functions import Filter, FlatMap, Function, Map
-from millrace.strategies.gather import Fill, Gather, Listed, Room
+from millrace.strategies.gather import Gather
+from millrace.strategies.hold import Fill, Listed, Room
 from millrace.strategies.judge import Judge
 from millrace.strategies.limits import Limits
 from millrace.strategies.link import Inline, Link, Work

@@ -10,7 +10,7 @@ from millrace.engine.batch import DeadLetter
 from millrace.engine.several import members_of
 from millrace.strategies.each import attempt
 from millrace.strategies.functions import Function, message_of
-from millrace.strategies.gather import Taken
+from millrace.strategies.hold import Taken
 from millrace.strategies.judge import Judge
 from millrace.strategies.keys import KeyOf
 
