@@ -165,9 +165,21 @@ VALID: Mapping[str, Mapping[str, object]] = {
                     "late": "DeadLetter",
                 },
                 "trigger": {"interval": "500ms"},
-                "spark": {"conf": {"spark.driver.memory": "2g"}},
+                "spark": {
+                    "conf": {"spark.driver.memory": "2g"},
+                    "image": "spark:1",
+                    "driver": {"cores": 1, "cpu": "0.5", "memory": "1Gi"},
+                    "executors": {"instances": 2, "memory": "1Gi"},
+                },
             },
         }
+    },
+    "as many executors as there is work for, and storage": {
+        "spec/stages/4": {
+            "name": "by-carrier",
+            "collect": {**COLLECT, "spark": {"executors": {"min": 1, "max": 1}}},
+        },
+        "spec/storage": {"persistentVolumeClaim": {"claimName": "flights"}},
     },
     "a collect stage that waits for enough to do": {
         "spec/stages/4": {
@@ -303,9 +315,7 @@ VALID: Mapping[str, Mapping[str, object]] = {
 
 _KINDS = "map, flatMap, filter, batch, reduce, produce, collect"
 _STAGE_KEYS = f"known here: name, {_KINDS}"
-_SPEC_KEYS = (
-    "known here: replicas, suspend, nodeLost, kafka, source, stages, deadLetter, delivery, commit, worker"
-)
+_SPEC_KEYS = "known here: replicas, suspend, nodeLost, kafka, source, stages, deadLetter, delivery, commit, worker, storage"
 _LATER = "leave it out; a later version will have it"
 _AT = "spec.stages[4].collect"
 _MAP = {"name": "more", "map": {"function": "m:f"}}
@@ -898,12 +908,9 @@ BAD = (
         (f"spec.scaling: scaling is not available in this version\n    {_LATER}",),
     ),
     Bad(
-        "deletionPolicy and storage",
-        {"spec/deletionPolicy": "Retain", "spec/storage": {}},
-        (
-            f"spec.deletionPolicy: deletionPolicy is not available in this version\n    {_LATER}",
-            f"spec.storage: storage is not available in this version\n    {_LATER}",
-        ),
+        "deletionPolicy",
+        {"spec/deletionPolicy": "Retain"},
+        (f"spec.deletionPolicy: deletionPolicy is not available in this version\n    {_LATER}",),
     ),
     Bad(
         "more in a batch than a worker may hold, for longer than a stage may",
@@ -987,18 +994,6 @@ BAD = (
         (
             "spec.stages[0].reduce.onError (stage some): DeadLetter needs a topic for dead letters, and "
             "spec.deadLetter is not there\n    add spec.deadLetter with a topic, or use onError: Stop",
-        ),
-    ),
-    Bad(
-        "what a collect stage will have",
-        _collect(
-            {
-                "spark": {"driver": {}, "executors": {}},
-            }
-        ),
-        (
-            f"{_AT}.spark.driver (stage by-carrier): driver is not available in this version\n    {_LATER}",
-            f"{_AT}.spark.executors (stage by-carrier): executors is not available in this version\n    {_LATER}",
         ),
     ),
     # collect
@@ -1340,6 +1335,52 @@ BAD = (
         _collect({"sink": {"console": {"rows": 1001}}}),
         (
             f"{_AT}.sink.console.rows (stage by-carrier): 1001 is out of range\n    use a whole number from 1 to 1000",
+        ),
+    ),
+    *(
+        Bad(
+            f"Spark's {key}, which is ours",
+            _collect({"spark": {"conf": {key: "a"}}}),
+            (
+                f"{_AT}.spark.conf[\"{key}\"] (stage by-carrier): {key} can't be set: it is Millrace's own\n"
+                "    take it out; the sizes of pods are spark.driver and spark.executors",
+            ),
+        )
+        for key in (
+            "spark.master",
+            "spark.jars.packages",
+            "spark.submit.deployMode",
+            "spark.kubernetes.namespace",
+            "spark.kubernetes.container.image",
+            "spark.kubernetes.driver.podTemplateFile",
+            "spark.kubernetes.authenticate.executor.serviceAccountName",
+            "spark.kubernetes.authenticate.oauthTokenFile",
+            "spark.kubernetes.executor.secrets.kafka-user",
+            "spark.kubernetes.executor.volumes.hostPath.root.options.path",
+            "spark.dynamicAllocation.maxExecutors",
+            "spark.executor.instances",
+        )
+    ),
+    Bad(
+        "executors of no number",
+        _collect({"spark": {"executors": {"memory": "1Gi"}}}),
+        (
+            f"{_AT}.spark.executors (stage by-carrier): their number is either instances or max\n    give one of them",
+        ),
+    ),
+    Bad(
+        "executors of two numbers",
+        _collect({"spark": {"executors": {"instances": 1, "min": 0, "max": 2}}}),
+        (
+            f"{_AT}.spark.executors (stage by-carrier): their number is either instances or max\n    give one of them",
+            f"{_AT}.spark.executors.min (stage by-carrier): min can't stand beside instances\n    take it out",
+        ),
+    ),
+    Bad(
+        "more executors at least than at most",
+        _collect({"spark": {"executors": {"min": 3, "max": 2}}}),
+        (
+            f"{_AT}.spark.executors.min (stage by-carrier): 3 is more than max, 2\n    give a min that is not above max",
         ),
     ),
     Bad(

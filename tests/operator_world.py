@@ -13,8 +13,10 @@ from typing import Any
 
 import yaml
 
+from millrace.channel.backlog import Backlog
 from millrace.clock import VirtualClock
 from millrace.connectivity.memory import MemoryBroker
+from millrace.connectivity.ports import Span
 from millrace.errors import ExitCode, MillraceError
 from millrace.ownership.claim import Claim
 from millrace.ownership.control_plane import ControlPlane, Interrupted
@@ -22,10 +24,12 @@ from millrace.ownership.epoch import Epoch
 from millrace.ownership.epoch_store import EpochConflict, Published
 from millrace_api import InvalidManifest, parse
 from millrace_operator import names
+from millrace_operator.observed import Claim as Claim_
 from millrace_operator.observed import Failure, KafkaView, Observed, Resource, Secret, Settings
 from millrace_operator.outcome import Outcome
 from millrace_operator.pods import node_lost_since
 from millrace_operator.reconcile import reconcile
+from millrace_operator.times import written
 from worker_double import WorkerDouble
 
 MANIFEST = """
@@ -67,16 +71,22 @@ class World:
         self.view: KafkaView | None = None
         self.writes: list[str] = []
         self.events: list[tuple[str, str]] = []
+        self.claim: Claim_ | None = None
+        self.waiting = 0  # offsets in the channel
+        self.spark: dict[str, Object] = {}  # pods of drivers and executors
+        self.stale = False  # the operator sees the resource as it was before its last change
+        self._versions: list[Object] = []
         self._count = 0
         self._plane: ControlPlane | None = None
 
     # what the operator does
 
     def observed(self) -> Observed:
-        assert self.pipeline is not None
-        metadata = self.pipeline["metadata"]
+        self._remember()
+        seen = self._versions[-2 if self.stale and len(self._versions) > 1 else -1]
+        metadata = seen["metadata"]
         try:
-            pipeline, problems = parse({k: v for k, v in self.pipeline.items() if k != "status"}), ()
+            pipeline, problems = parse({k: v for k, v in seen.items() if k != "status"}), ()
         except InvalidManifest as error:
             pipeline, problems = None, error.problems
         resource = Resource(
@@ -84,13 +94,13 @@ class World:
             namespace=metadata["namespace"],
             uid=metadata["uid"],
             generation=metadata["generation"],
-            version="1",
+            version=str(self._versions.index(seen)),
             pipeline=pipeline,
             problems=problems,
             deleted=metadata.get("deletedAt"),
             finalizers=tuple(metadata["finalizers"]),
-            status=copy.deepcopy(self.pipeline["status"]),
-            spec=self.pipeline["spec"],
+            status=copy.deepcopy(seen["status"]),
+            spec=seen["spec"],
         )
         lost = {
             name: since for name, node in self.nodes.items() if (since := node_lost_since(node)) is not None
@@ -105,7 +115,14 @@ class World:
             secret=self.secret,
             kafka=self.view,
             namespace_ends=self.namespace_ends,
+            collector_pods=tuple(copy.deepcopy(list(self.spark.values()))),
+            claim=self.claim,
         )
+
+    def _remember(self) -> None:
+        assert self.pipeline is not None
+        if not self._versions or self._versions[-1] != self.pipeline:
+            self._versions.append(copy.deepcopy(self.pipeline))
 
     def reconcile(self, parts: int = 1000) -> Outcome:
         """Look, decide, carry out; at most so many parts of it, as if the operator had died then."""
@@ -119,12 +136,13 @@ class World:
         if outcome.finalizers is not None:
             actions.append(("finalizers", outcome.finalizers))
         actions += [("apply", tree) for tree in outcome.objects]
+        actions += [("create", tree) for tree in outcome.creations]
         actions += [("delete", one) for one in outcome.deletions]
         actions += [("annotate", one) for one in outcome.pods]
         if outcome.kafka is not None:
             actions.append(("kafka", outcome.kafka))
         if outcome.status is not None:
-            actions.append(("status", outcome.status))
+            actions.append(("status", (outcome.status, outcome.exact)))
         for what, value in actions[:parts]:
             getattr(self, f"_{what}")(value)
         self.events += [(event.type, event.reason) for event in outcome.events]
@@ -145,6 +163,8 @@ class World:
         self.view = KafkaView(
             seen.identity, seen.epoch, seen.partitions, seen.claims, seen.mirror, lag, failure
         )
+        if self.collects:
+            self.view = replace(self.view, backlog=Backlog({0: Span(0, self.waiting)}, {0: 0}))
 
     def plane(self) -> ControlPlane:
         if self._plane is None:
@@ -167,6 +187,7 @@ class World:
         if not finalizers and "deletedAt" in self.pipeline["metadata"]:
             self.pipeline = None
             self.objects.clear()  # the garbage collector, by the owner references
+            self.spark.clear()
 
     def _apply(self, tree: Object) -> None:
         key = tree["kind"], tree["metadata"]["name"]
@@ -183,7 +204,11 @@ class World:
 
     def _delete(self, one: Any) -> None:
         self.writes.append(f"delete {one.kind} {one.name}")
-        if one.kind == "Pod":
+        if one.kind == "Pod" and one.name in self.spark:
+            pod = self.spark[one.name]
+            if pod["metadata"]["uid"] == one.uid:
+                pod["metadata"]["deletionTimestamp"] = written(self.clock.time())
+        elif one.kind == "Pod":
             for index, pod in list(self.pods.items()):
                 if pod["metadata"]["name"] == one.name and pod["metadata"]["uid"] == one.uid:
                     self.end_pod(index)
@@ -209,16 +234,89 @@ class World:
         if real:
             self.writes.append(f"kafka {[type(event).__name__ for event in real]}")
 
-    def _status(self, status: Object) -> None:
+    def _create(self, tree: Object) -> None:
+        """A driver. Whoever makes one has written it down before, and there is no other."""
+        name = tree["metadata"]["name"]
+        if name in self.spark:
+            self.writes.append(f"found {name}")
+            return
         assert self.pipeline is not None
+        *_, last = self.pipeline["status"]["collector"]["attempts"]
+        assert last["number"] == int(tree["metadata"]["labels"][names.ATTEMPT])
+        assert "ended" not in last
+        assert not self.alive(), self.alive()
+        self.writes.append(f"create {name}")
+        pod = copy.deepcopy(dict(tree))
+        uid = f"pod-{self._next()}"
+        pod["metadata"] |= {"uid": uid, "creationTimestamp": written(self.clock.time())}
+        pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        self.spark[name] = pod
+
+    def _status(self, told: tuple[Object, bool]) -> None:
+        status, exact = told
+        assert self.pipeline is not None
+        if exact and self.stale:
+            self._remember()
+            if len(self._versions) > 1:
+                return  # refused: it is not as it was seen
         ready = next(c for c in status["conditions"] if c["type"] == "Ready")
         self.writes.append(f"status {ready['status']} {ready['reason']}")
         self.pipeline["status"] = copy.deepcopy(dict(status))
+
+    # what the collector does
+
+    @property
+    def collects(self) -> bool:
+        return self.pipeline is not None and "collect" in self.pipeline["spec"]["stages"][-1]
+
+    def alive(self) -> list[str]:
+        """Drivers and executors whose process has not ended."""
+        return [
+            name for name, pod in self.spark.items() if pod["status"]["phase"] not in ("Succeeded", "Failed")
+        ]
+
+    def driver(self) -> str:
+        """The one that is alive."""
+        [name] = [name for name in self.alive() if names.ATTEMPT in self.spark[name]["metadata"]["labels"]]
+        return name
+
+    def add_executor(self) -> None:
+        owner = self.driver()
+        name = f"exec-{self._next()}"
+        self.spark[name] = {
+            "metadata": {
+                "name": name,
+                "uid": f"pod-{self._next()}",
+                "labels": dict(names.labels("flights", names.EXECUTOR)),
+                "ownerReferences": [{"uid": self.spark[owner]["metadata"]["uid"]}],
+            },
+            "status": {"phase": "Running"},
+        }
+
+    def end_driver(self, code: int, *, message: str = "", reason: str = "Error") -> None:
+        """Its container has ended; its executors live on, until somebody sees to them."""
+        ended = {"exitCode": code, "message": message, "reason": reason}
+        self.spark[self.driver()]["status"] = {
+            "phase": "Failed" if code else "Succeeded",
+            "containerStatuses": [{"name": "collector", "state": {"terminated": ended}}],
+        }
+
+    def kubelet_of_spark(self) -> None:
+        """Pods that are to go are gone; of those that owned others, these too."""
+        for name, pod in list(self.spark.items()):
+            if "deletionTimestamp" in pod["metadata"]:
+                del self.spark[name]
+        for name, pod in list(self.spark.items()):
+            owners = {one["uid"] for one in pod["metadata"]["ownerReferences"]} - {"u-1"}
+            there = {one["metadata"]["uid"] for one in self.spark.values()}
+            if owners and not owners & there:
+                del self.spark[name]
 
     # what the cluster does
 
     def kubelet(self, processed: int = 0) -> None:
         """The StatefulSet controller and the nodes, one round of each."""
+        self.kubelet_of_spark()
         live = self.objects.get(("StatefulSet", "flights"))
         scale = live["spec"]["replicas"] if live else 0
         for index in [i for i in self.pods if i >= scale]:

@@ -28,6 +28,7 @@ from millrace_api.rules import (
     SHORTEST_NODE_LOST,
 )
 from millrace_api.sinks import SINK_KINDS
+from millrace_api.spark import KEPT, KEPT_BELOW
 from millrace_api.stages import (
     GATHER_KINDS,
     KINDS,
@@ -72,6 +73,11 @@ def _terminal_cel() -> str:
 
 def _between(least: str, most: str) -> str:
     return f"duration(self) >= duration('{least}') && duration(self) <= duration('{most}')"
+
+
+def _none_kept() -> str:
+    below = " || ".join(f"key.startsWith('{prefix}')" for prefix in KEPT_BELOW)
+    return f"self.all(key, !({below} || key in [{', '.join(repr(key) for key in KEPT)}]))"
 
 
 _STAGES: Final = ("spec", "stages")
@@ -211,6 +217,17 @@ RULES: Final[Sequence[CelRule]] = (
         at=(*_COLLECT, "trigger", "onLag", "age"),
         rule=_between(SHORTEST_AGE, LONGEST_AGE),
         message=f"from {SHORTEST_AGE} to {LONGEST_AGE}",
+    ),
+    CelRule(
+        at=(*_COLLECT, "spark", "conf"),
+        rule=_none_kept(),
+        message="where a job runs, what is on its class path and all of spark.kubernetes. are Millrace's own",
+    ),
+    CelRule(
+        at=(*_COLLECT, "spark", "executors"),
+        rule="has(self.instances) != has(self.max) && !(has(self.instances) && has(self.min)) && "
+        "(!has(self.min) || !has(self.max) || self.min <= self.max)",
+        message="executors have instances, or max with a min that is not above it",
     ),
     CelRule(
         at=(*_COLLECT, "sink"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from millrace_api.pipeline import ConsumerPipeline
 from millrace_api.pods import PodFields
+
+_OF_SPARK: Final = ("image", "driver", "executors")
 
 
 def cluster_only(pipeline: ConsumerPipeline) -> Sequence[str]:
@@ -14,6 +17,13 @@ def cluster_only(pipeline: ConsumerPipeline) -> Sequence[str]:
     found = ["spec.suspend"] if spec.suspend else []
     if "node_lost" in spec.model_fields_set:
         found.append("spec.nodeLost")
+    if spec.storage is not None:
+        found.append("spec.storage")
+    for at, stage in enumerate(spec.stages):
+        spark = stage.collect.spark if stage.collect is not None else None
+        if spark is not None:
+            given = [name for name in _OF_SPARK if name in spark.model_fields_set]
+            found += [f"spec.stages[{at}].collect.spark.{name}" for name in given]
     if spec.worker is not None:
         found += [
             f"spec.worker.{field.alias}"

@@ -8,9 +8,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from millrace_api.ddl import Column, parse_columns
-from millrace_api.forms import ColumnName, Duration, FunctionRef, SparkProperty
+from millrace_api.forms import ColumnName, Duration, FunctionRef
 from millrace_api.model import Model
 from millrace_api.sinks import Sink
+from millrace_api.spark import Spark
 from millrace_api.times import duration_seconds, exact_seconds
 
 # The collector's own columns in its result.
@@ -112,16 +113,6 @@ class Trigger(Model):
     def interval_seconds(self) -> float:
         """Of a collector that runs all the time."""
         return duration_seconds(self.interval or DEFAULT_TRIGGER)
-
-
-class Spark(Model):
-    """What the Spark job runs with."""
-
-    conf: Mapping[SparkProperty, Annotated[str, Field(max_length=4096)]] = Field(
-        default_factory=dict,
-        max_length=64,
-        description="Spark properties of the job, for example spark.driver.memory. Values are strings.",
-    )
 
 
 class CollectStage(Model):

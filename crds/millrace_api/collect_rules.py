@@ -20,6 +20,7 @@ from millrace_api.expressions import fault, unknown_columns
 from millrace_api.forms import DURATION
 from millrace_api.problems import PathParts, short
 from millrace_api.sink_rules import broken_sink_rules
+from millrace_api.spark import is_kept
 from millrace_api.times import exact_seconds
 from millrace_api.tree import at, get, items
 
@@ -43,6 +44,8 @@ def broken_collect_rules(collect: object) -> Iterator[Broken]:
     yield from _durations(collect)
     yield from _slide(collect)
     yield from _trigger(collect)
+    yield from _conf(collect)
+    yield from _executors(collect)
     text = get(collect, "schema")
     columns: dict[str, Column] | None = None
     if isinstance(text, str):
@@ -111,6 +114,31 @@ def _trigger(collect: object) -> Iterator[Broken]:
             "it says nothing about how much has to wait",
             "give it messages, age, or both",
         )
+
+
+def _conf(collect: object) -> Iterator[Broken]:
+    given = at(collect, ("spark", "conf"))
+    for key in given if isinstance(given, Mapping) else ():
+        if isinstance(key, str) and is_kept(key):
+            yield (
+                ("spark", "conf", key),
+                f"{short(key, 128)} can't be set: it is Millrace's own",
+                "take it out; the sizes of pods are spark.driver and spark.executors",
+            )
+
+
+def _executors(collect: object) -> Iterator[Broken]:
+    given = at(collect, ("spark", "executors"))
+    if not isinstance(given, Mapping):
+        return
+    place: PathParts = ("spark", "executors")
+    instances, least, most = (given.get(key) for key in ("instances", "min", "max"))
+    if (instances is None) == (most is None):
+        yield place, "their number is either instances or max", "give one of them"
+    if least is not None and instances is not None:
+        yield (*place, "min"), "min can't stand beside instances", "take it out"
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        yield (*place, "min"), f"{least} is more than max, {most}", "give a min that is not above max"
 
 
 def _group_by(collect: object, columns: Mapping[str, Column]) -> Iterator[Broken]:

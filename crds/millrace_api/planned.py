@@ -8,11 +8,9 @@ from millrace_api.problems import PathParts
 from millrace_api.stages import FUNCTION_KINDS
 
 _FUNCTION_STAGE: Final = frozenset({"pool", "retry", "ordering"})
-_COLLECT: Final = ("spec", "stages", "*", "collect")
 
 PLANNED: Final[dict[PathParts, frozenset[str]]] = {
-    ("spec",): frozenset({"deletionPolicy", "storage", "scaling"}),
-    (*_COLLECT, "spark"): frozenset({"driver", "executors"}),
+    ("spec",): frozenset({"deletionPolicy", "scaling"}),
     ("spec", "worker"): frozenset({"labels", "annotations", "affinity", "topologySpread"}),
     **{("spec", "stages", "*", kind): _FUNCTION_STAGE for kind in FUNCTION_KINDS},
 }

@@ -77,7 +77,11 @@ spec:
         sink: {parquet: {path: results, partitionBy: [date(window_start)]}}
         # or {kafka: {topic: flights.counted, key: [carrier], create: {partitions: 12}, format: json}}
         # or {console: {rows: 20}}
-        spark: {conf: {spark.driver.memory: 2g}}
+        spark:
+          conf: {spark.sql.shuffle.partitions: "8"}
+          image: registry.example.com/air/spark:1.4
+          driver: {cores: 2, cpu: 500m, memory: 2Gi}
+          executors: {cores: 1, cpu: 500m, memory: 4Gi, min: 1, max: 4}   # or instances: 2
   deadLetter: {topic: flights.dead, create: {partitions: 1}, maxRatio: 0.01, maxConsecutive: 100}
   delivery: ExactlyOnce
   commit: {interval: 1s}
@@ -94,6 +98,7 @@ spec:
     nodeSelector: {disk: fast}
     tolerations: [{key: dedicated, operator: Equal, value: streams, effect: NoSchedule}]
     priorityClassName: steady
+  storage: {persistentVolumeClaim: {claimName: flights}}
 ```
 
 What functions get and return is in [functions](functions.md), what `delivery` promises in [delivery](delivery.md), what

@@ -176,6 +176,23 @@ class Worker(PodFields):
     )
 
 
+class ClaimRef(Model):
+    """A PersistentVolumeClaim in the pipeline's namespace."""
+
+    claim_name: DnsSubdomain = Field(
+        description="Name of the PersistentVolumeClaim. It is yours: it is never made, changed or deleted by Millrace."
+    )
+
+
+class Storage(Model):
+    """Where a collector keeps what must outlive its pods."""
+
+    persistent_volume_claim: ClaimRef = Field(
+        description="A volume that driver and executors share. With the access mode ReadWriteMany they may be on any nodes; "
+        "with another one they are kept together on one."
+    )
+
+
 class Spec(Model):
     """What the author of a pipeline wants."""
 
@@ -222,3 +239,8 @@ class Spec(Model):
     )
     commit: Commit = Field(default=Commit(), description="When progress is committed.")
     worker: Worker | None = Field(default=None, description="What the workers are made of.")
+    storage: Storage | None = Field(
+        default=None,
+        description="Where checkpoints and relative sink paths of a collect stage are kept on a cluster, which needs one for "
+        "it. `millrace run` keeps them in its state directory.",
+    )

@@ -37,6 +37,58 @@ class WorkerView(Model):
     )
 
 
+class AttemptView(Model):
+    """One run of the collector's job: a driver's pod, `<pipeline>.<stage>.<number>`."""
+
+    number: int = Field(
+        ge=1, description="Its number. It is written here before anything of the attempt is made."
+    )
+    digest: str = Field(max_length=64, description="Hash of what the driver is made of.")
+    generation: int = Field(ge=0, description="The metadata.generation at which it was begun.")
+    started: str = Field(max_length=40, description="When it was begun (RFC 3339, UTC).")
+    uid: str | None = Field(
+        default=None, max_length=64, description="Of the driver's pod; absent: it has not been seen yet."
+    )
+    stopping: str | None = Field(
+        default=None, max_length=28, description="Why it was asked to stop, as one word; absent: it was not."
+    )
+    ended: str | None = Field(
+        default=None,
+        max_length=40,
+        description="When its end was seen (RFC 3339, UTC); absent: it has not ended.",
+    )
+    outcome: str | None = Field(
+        default=None,
+        max_length=28,
+        pattern=r"^[A-Za-z][A-Za-z0-9]*$",
+        description="How it ended, as one word for programs.",
+    )
+    message: str | None = Field(default=None, max_length=512, description="How it ended, for people.")
+
+
+class CollectorView(Model):
+    """The collector's job and how it goes."""
+
+    attempts: Annotated[
+        tuple[AttemptView, ...],
+        Field(
+            strict=False,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["number"]},
+        ),
+    ] = Field(
+        default=(), max_length=8, description="The last five, the newest last. At most one has not ended."
+    )
+    failures: int | None = Field(
+        default=None, ge=0, description="How many of the last attempts failed in a row; absent: none."
+    )
+    lag: int | None = Field(
+        default=None,
+        ge=0,
+        description="Offsets of the channel that are not read yet, roughly, as `lag` of the source is: rows, marks, and "
+        "one for the end of each transaction.",
+    )
+
+
 class Status(Model):
     """What the operator has observed."""
 
@@ -63,6 +115,9 @@ class Status(Model):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["index"]},
         ),
     ] = Field(default=(), max_length=32, description="The first 32 workers: what each owns.")
+    collector: CollectorView | None = Field(
+        default=None, description="The Spark job of the collect stage; absent where there is none."
+    )
     ready_replicas: int | None = Field(default=None, ge=0, description="Number of workers that are ready.")
     selector: str | None = Field(
         default=None,

@@ -73,9 +73,15 @@ class Cache:
         found = self._objects.get(key, {})
         return {at: tree for at, tree in found.items() if at[0] != PODS.name and _owned(tree, uid)}
 
-    def pods(self, key: PipelineKey) -> tuple[Tree, ...]:
+    def pods(self, key: PipelineKey, *components: str) -> tuple[Tree, ...]:
+        """Those of these components; of all, if none is named."""
         found = self._objects.get(key, {})
-        return tuple(tree for (kind, _), tree in sorted(found.items()) if kind == PODS.name)
+        return tuple(
+            tree
+            for (kind, _), tree in sorted(found.items())
+            if kind == PODS.name
+            and (not components or text(tree, "metadata", "labels", names.COMPONENT) in components)
+        )
 
     @property
     def nodes_lost(self) -> Mapping[str, float]:

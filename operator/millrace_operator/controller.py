@@ -18,15 +18,25 @@ from millrace_api import ConsumerPipeline
 from millrace_api.tree import Tree
 from millrace_operator import children, names
 from millrace_operator.cache import Cache
-from millrace_operator.cluster import Cluster, Refused
+from millrace_operator.cluster import Cluster, Conflict, Refused
 from millrace_operator.epochs import EpochMap
 from millrace_operator.kafka import PipelineKafka, Threads
-from millrace_operator.objects import CONFIG_MAPS, KINDS, NAMESPACES, PIPELINES, PODS, SECRETS, digest, text
+from millrace_operator.objects import (
+    CLAIMS,
+    CONFIG_MAPS,
+    KINDS,
+    NAMESPACES,
+    PIPELINES,
+    PODS,
+    SECRETS,
+    digest,
+    text,
+)
 from millrace_operator.observed import KafkaView, Observed, Resource, Settings
 from millrace_operator.outcome import Outcome
 from millrace_operator.reconcile import reconcile
 from millrace_operator.recorder import Recorder
-from millrace_operator.resources import code_of, resource_of, secret_of, secret_values
+from millrace_operator.resources import claim_of, code_of, resource_of, secret_of, secret_values
 from millrace_operator.work_queue import Key
 
 ConnectKafka = Callable[[ConsumerPipeline, Mapping[str, str] | None], KafkaCluster]
@@ -90,12 +100,15 @@ class Controller:
 
     async def _observe(self, key: Key, resource: Resource) -> tuple[Observed, Tree | None]:
         """With the Secret, whose values are for Kafka's clients only."""
-        code, secret = None, None
+        code, secret, claim = None, None, None
         if resource.pipeline is not None:
             spec = resource.pipeline.spec
             if spec.worker is not None and spec.worker.code is not None:
                 name = spec.worker.code.config_map_ref.name
                 code = code_of(await self._cluster.get(CONFIG_MAPS, resource.namespace, name))
+            if spec.storage is not None and _collects(resource.pipeline):
+                name = spec.storage.persistent_volume_claim.claim_name
+                claim = claim_of(await self._cluster.get(CLAIMS, resource.namespace, name))
             if spec.kafka.credentials is not None:
                 name = spec.kafka.credentials.secret_ref.name
                 secret = await self._cluster.get(SECRETS, resource.namespace, name)
@@ -104,7 +117,9 @@ class Controller:
             resource,
             self._settings,
             children=self._cache.children(key, resource.uid),
-            pods=self._cache.pods(key),
+            pods=self._cache.pods(key, names.WORKER),
+            collector_pods=self._cache.pods(key, names.DRIVER, names.EXECUTOR),
+            claim=claim,
             nodes_lost=dict(self._cache.nodes_lost),
             code=code,
             secret=secret_of(secret),
@@ -147,6 +162,18 @@ class Controller:
         memory = self._memory[key] = _Memory(of, kafka, store, view)
         return memory
 
+    async def _made(self, tree: Tree) -> Tree:
+        """Created, or found to be there already, made by us before a crash. Raises Conflict if it is another's."""
+        try:
+            return await self._cluster.create(tree)
+        except Conflict:
+            kind, namespace = KINDS[text(tree, "kind")], text(tree, "metadata", "namespace")
+            live = await self._cluster.get(kind, namespace, text(tree, "metadata", "name"))
+            owner = text(tree, "metadata", "ownerReferences", 0, "uid")
+            if live is None or text(live, "metadata", "ownerReferences", 0, "uid") != owner:
+                raise
+            return live
+
     def _forget(self, key: Key) -> None:
         memory = self._memory.pop(key, None)
         if memory is not None:  # not waited for: a client may take its time to close
@@ -163,6 +190,8 @@ class Controller:
             await self._cluster.patch(PIPELINES, namespace, resource.name, {"metadata": metadata})
         for tree in outcome.objects:
             self._cache.took(await self._cluster.apply(tree))
+        for tree in outcome.creations:
+            self._cache.took(await self._made(tree))
         for one in outcome.deletions:
             await self._cluster.delete(KINDS[one.kind], namespace, one.name, uid=one.uid, grace=one.grace)
         for pod in outcome.pods:
@@ -176,19 +205,22 @@ class Controller:
                 self._log.log(_LEVELS[level], "protocol", namespace=key[0], pipeline=key[1], did=str(event))
             memory.view = memory.kafka.view
         if outcome.status is not None:
-            await self._cluster.patch(
-                PIPELINES,
-                namespace,
-                resource.name,
-                {"status": _replaced(outcome.status, resource)},
-                status=True,
-            )
+            changes: dict[str, object] = {"status": _replaced(outcome.status, resource)}
+            if (
+                outcome.exact
+            ):  # what follows from it must not rest on what was seen before another write of ours
+                changes["metadata"] = {"resourceVersion": resource.version}
+            await self._cluster.patch(PIPELINES, namespace, resource.name, changes, status=True)
         for happened in outcome.events:
             await self._recorder.record(resource, happened)
 
 
 _NO_AFFAIR_OF_KAFKA = frozenset({"replicas", "suspend", "nodeLost", "worker"})
 _LEVELS = {"info": 20, "warning": 30}
+
+
+def _collects(pipeline: ConsumerPipeline) -> bool:
+    return any(stage.collect is not None for stage in pipeline.spec.stages)
 
 
 def _replaced(status: Tree, resource: Resource) -> Tree:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from millrace.ownership.epoch import Epoch, EpochError
 from millrace_operator import names
+from millrace_operator.collector import ending
 from millrace_operator.course import course
 from millrace_operator.objects import mapping, number, text
 from millrace_operator.observed import Observed
@@ -39,16 +40,19 @@ def end(observed: Observed, now: float) -> Outcome:
         crash_after=observed.settings.crash_deadline,
     )
     way = course(observed.kafka, hands, 0)
-    idle = stateful is None and not observed.pods
+    job = ending(observed, now)
+    collects = bool(observed.collector_pods)
+    idle = stateful is None and not observed.pods and not collects
     if idle and not _begun(observed):
         return _last(observed, ())
-    drained = way.settled and not observed.pods
+    drained = way.settled and not observed.pods and not collects
     if drained or (overdue and (idle or way.step is None)):
         events = () if drained else (_abandoned(observed),)
         return _last(observed, events)
     scale = 0 if overdue else way.scale
     objects = ()
     deletions: list[Deletion] = [_of("Pod", pod, 0) for pod in hands.lost]
+    deletions += job.deletions
     epoch = observed.kafka.epoch if observed.kafka is not None else None
     if stateful is not None and scale == 0 and not text(stateful, "metadata", "deletionTimestamp"):
         deletions.append(_of("StatefulSet", stateful))  # its pods go with it, each with its grace
@@ -86,7 +90,7 @@ def _last(observed: Observed, events: tuple[Event, ...]) -> Outcome:
     going: Sequence[Deletion] = [
         _of(key[0], tree) for key, tree in left if not text(tree, "metadata", "deletionTimestamp")
     ]
-    if left or observed.pods:
+    if left or observed.pods or observed.collector_pods:
         return Outcome(
             deletions=tuple(going), look=False, events=events if going else (), requeue_after=_LOOK
         )

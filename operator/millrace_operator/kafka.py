@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from millrace.channel.backlog import Backlog, OnLag, look
 from millrace.clock import Clock, Deadline
 from millrace.connectivity.ports import Admin, KafkaError
 from millrace.connectivity.ports import Cluster as KafkaCluster
@@ -22,7 +23,7 @@ from millrace.ownership.control_plane import ControlPlane, Event, Interrupted, S
 from millrace.ownership.control_rules import examine
 from millrace.ownership.epoch_store import EpochStore
 from millrace.ownership.errors import ClaimLost, ForeignClaim
-from millrace.ownership.topics import ensure
+from millrace.ownership.topics import ensure, ensure_channel
 from millrace_api import ConsumerPipeline
 from millrace_api.needed import needed, transactional
 from millrace_operator.observed import Failure, KafkaView, Resource
@@ -39,10 +40,20 @@ class _Clients:
     plane: ControlPlane
     admin: Admin
     prepared: bool = False
+    channel_partitions: int = 0
 
     def close(self) -> None:
         self.plane.close()
         self.admin.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Channel:
+    """Of the collect stage: its topic, who reads it, and how much is too much to wait."""
+
+    topic: str
+    group: str
+    trigger: OnLag
 
 
 class PipelineKafka:
@@ -57,6 +68,7 @@ class PipelineKafka:
             namespace=resource.namespace, pipeline=resource.name
         )
         self.view = KafkaView()
+        self._channel = _channel(resource.pipeline)
 
     def look(self) -> KafkaView:
         """Publishes epoch 0 if there is none, and makes topics that the manifest wants made."""
@@ -97,7 +109,25 @@ class PipelineKafka:
         view = KafkaView(
             seen.identity, seen.epoch, seen.partitions, seen.claims, seen.mirror, lag, None, "", strays
         )
+        if self._channel is not None:
+            view = replace(view, backlog=self._backlog(self._channel, clients, seen.partitions, deadline))
         return replace(view, failure=self._still(view), interrupted=self.view.interrupted)
+
+    def _backlog(self, channel: _Channel, clients: _Clients, partitions: int, deadline: Deadline) -> Backlog:
+        """What waits in the channel, which is made if need be, and gets as many partitions as the source has."""
+        if clients.channel_partitions < partitions:
+            ensure_channel(clients.admin, channel.topic, partitions, deadline, self._notice)
+            clients.channel_partitions = partitions
+        spans = clients.admin.spans(channel.topic, range(partitions), deadline.remaining())
+        return look(
+            clients.admin,
+            channel.trigger,
+            channel=channel.topic,
+            group=channel.group,
+            spans=spans,
+            now=self._clock.time(),
+            timeout=deadline.remaining(),
+        )
 
     def _still(self, view: KafkaView) -> Failure | None:
         """What a stable read has found of lost or foreign claims holds until a look finds them in order."""
@@ -137,6 +167,18 @@ class PipelineKafka:
 
     def _notice(self, message: str, level: str) -> None:
         self._log.info("topic", what=message, level_told=level)
+
+
+def _channel(pipeline: ConsumerPipeline) -> _Channel | None:
+    for stage in pipeline.spec.stages:
+        if stage.collect is not None:
+            lag = stage.collect.trigger.on_lag
+            return _Channel(
+                pipeline.channel(stage.name),
+                pipeline.collector_group(stage.name),
+                OnLag(lag.messages, lag.age_seconds) if lag is not None else OnLag(),
+            )
+    return None
 
 
 def _start_from(pipeline: ConsumerPipeline) -> StartFrom:

@@ -42,6 +42,7 @@ class Options:
     kubeconfig: Path | None = None
     namespace: str = ""
     image: str = ""
+    spark_image: str = ""
     lease_namespace: str = "default"
     lease: str = "millrace-operator"
     http: str = ":8080"
@@ -60,6 +61,10 @@ def _command(
     worker_image: Annotated[
         str, typer.Option(envvar="MILLRACE_WORKER_IMAGE", help="Image of workers whose manifest names none.")
     ] = "",
+    spark_image: Annotated[
+        str,
+        typer.Option(envvar="MILLRACE_SPARK_IMAGE", help="Image of collectors whose manifest names none."),
+    ] = "",
     lease_namespace: Annotated[
         str, typer.Option(envvar="POD_NAMESPACE", help="Where the Lease for the leadership is.")
     ] = "default",
@@ -69,7 +74,9 @@ def _command(
 ) -> None:
     """Make the ConsumerPipelines of a cluster run."""
     configure()
-    options = Options(kubeconfig, namespace, worker_image, lease_namespace, lease, http, concurrency)
+    options = Options(
+        kubeconfig, namespace, worker_image, spark_image, lease_namespace, lease, http, concurrency
+    )
     sys.exit(asyncio.run(run(options)))
 
 
@@ -118,7 +125,9 @@ async def _work(options: Options, cluster: RealCluster, health: Health, stop: as
         )
         if not ready.done():
             await filling  # raises what ended it
-        settings = Settings(image=options.image, service_monitors=cache.service_monitors)
+        settings = Settings(
+            image=options.image, spark_image=options.spark_image, service_monitors=cache.service_monitors
+        )
         controller = Controller(cluster, cache, pipelines, connect, clock, settings, threads)
         controllers.append(controller)
         queue = WorkQueue(controller.reconcile_one, concurrency=options.concurrency)

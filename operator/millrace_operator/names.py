@@ -14,6 +14,12 @@ PIPELINE: Final = f"{GROUP}/pipeline"  # label: name of the pipeline
 APPLIED: Final = f"{GROUP}/applied"  # annotation: hash of what was applied last
 EPOCH: Final = f"{GROUP}/epoch"  # annotation of a pod: the epoch that it was told of
 CREDENTIALS: Final = f"{GROUP}/credentials"  # annotation of the pod template: hash of the Secret's content
+ATTEMPT: Final = f"{GROUP}/attempt"  # label of a driver's pod: number of the attempt
+
+# what a pod is, in the label `component`
+WORKER: Final = "worker"
+DRIVER: Final = "driver"
+EXECUTOR: Final = "executor"
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 INSTANCE: Final = "app.kubernetes.io/instance"
@@ -21,7 +27,7 @@ COMPONENT: Final = "app.kubernetes.io/component"
 OURS: Final = {MANAGED_BY: "millrace"}
 
 
-def labels(pipeline: str, component: str = "worker") -> Mapping[str, str]:
+def labels(pipeline: str, component: str = WORKER) -> Mapping[str, str]:
     """Of every child."""
     return {
         "app.kubernetes.io/name": "millrace",
@@ -34,7 +40,7 @@ def labels(pipeline: str, component: str = "worker") -> Mapping[str, str]:
 
 def selector(pipeline: str) -> Mapping[str, str]:
     """What selects the workers' pods. A StatefulSet's selector can never be changed."""
-    return {PIPELINE: pipeline, COMPONENT: "worker"}
+    return {PIPELINE: pipeline, COMPONENT: WORKER}
 
 
 def selector_text(pipeline: str) -> str:
@@ -43,3 +49,8 @@ def selector_text(pipeline: str) -> str:
 
 def epoch_map(pipeline: str) -> str:
     return f"{pipeline}-epoch"
+
+
+def part(pipeline: str, component: str) -> str:
+    """Name of an object of a part of the pipeline. The dot keeps it apart from all pipelines' own."""
+    return f"{pipeline}.{component}"

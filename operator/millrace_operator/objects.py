@@ -64,10 +64,15 @@ NODES: Final = Kind("v1", "Node", "nodes", namespaced=False)
 SECRETS: Final = Kind("v1", "Secret", "secrets")
 LEASES: Final = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENTS: Final = Kind("events.k8s.io/v1", "Event", "events")
+ROLES: Final = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
+ROLE_BINDINGS: Final = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+CLAIMS: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 NAMESPACES: Final = Kind("v1", "Namespace", "namespaces", namespaced=False)
 
 CHILDREN: Final = (
     SERVICE_ACCOUNTS,
+    ROLES,
+    ROLE_BINDINGS,
     SERVICES,
     CONFIG_MAPS,
     NETWORK_POLICIES,
@@ -76,7 +81,8 @@ CHILDREN: Final = (
     SERVICE_MONITORS,
 )
 KINDS: Final = {
-    kind.name: kind for kind in (PIPELINES, *CHILDREN, PODS, NODES, SECRETS, LEASES, EVENTS, NAMESPACES)
+    kind.name: kind
+    for kind in (PIPELINES, *CHILDREN, PODS, NODES, SECRETS, LEASES, EVENTS, NAMESPACES, CLAIMS)
 }
 
 
@@ -112,6 +118,17 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
+def amount(quantity: str) -> Decimal | None:
+    """What a Kubernetes quantity means; None if it is none."""
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None or match[1].count(".") > 1 or match[1] == ".":
+        return None
+    amount, unit = Decimal(match[1]), match[2] or ""
+    if match[3]:
+        return amount * Decimal(10) ** int(match[3])
+    return amount * (_BINARY[unit] if unit in _BINARY else _DECIMAL[unit])
+
+
 def covers(live: object, wanted: object) -> bool:
     """Whether an object is as wanted: everything wanted is there and equal. What else there is are the API server's
     defaults, or fields of others, and not our affair.
@@ -141,15 +158,5 @@ def _list_covers(live: Sequence[object], wanted: Sequence[object]) -> bool:
 def _same_quantity(live: object, wanted: object) -> bool:
     if not isinstance(live, str) or not isinstance(wanted, str):
         return False
-    one, other = _amount(live), _amount(wanted)
+    one, other = amount(live), amount(wanted)
     return one is not None and one == other
-
-
-def _amount(quantity: str) -> Decimal | None:
-    match = _QUANTITY.fullmatch(quantity)
-    if match is None or match[1].count(".") > 1 or match[1] == ".":
-        return None
-    amount, unit = Decimal(match[1]), match[2] or ""
-    if match[3]:
-        return amount * Decimal(10) ** int(match[3])
-    return amount * (_BINARY[unit] if unit in _BINARY else _DECIMAL[unit])

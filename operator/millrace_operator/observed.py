@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from millrace.channel.backlog import Backlog
 from millrace.errors import ExitCode
 from millrace.ownership.control_rules import Identity, Records
 from millrace.ownership.epoch import Epoch
@@ -47,6 +48,14 @@ class Secret:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The PersistentVolumeClaim of the storage. `shared`: pods on several nodes may write to it at once."""
+
+    name: str
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why Kafka could not be looked at, or what the look brought to light, in the parts of a MillraceError."""
 
@@ -65,6 +74,7 @@ class KafkaView:
         interrupted: why the last attempt to do something was given up; it is tried again by itself.
         lag: by partition, messages of the source that wait.
         strays: client ids that are subscribed in the pipeline's group.
+        backlog: what waits in the channel of the collect stage; None: there is no such stage, or not known.
     """
 
     identity: Identity | None = None
@@ -76,6 +86,7 @@ class KafkaView:
     failure: Failure | None = None
     interrupted: str = ""
     strays: tuple[str, ...] = ()
+    backlog: Backlog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,7 @@ class Settings:
     """How the operator was installed.
 
     Attributes:
-        image: of workers whose manifest names none; "": it must name one.
+        image: of workers whose manifest names none; "": it must name one. spark_image: of collectors.
         service_monitors: whether the API server knows that kind.
         not_created_after: seconds after which a pod that does not come into being is worth a word.
         crash_deadline: seconds of a worker's crash loop after which what it holds may be passed on (R5).
@@ -92,6 +103,7 @@ class Settings:
     """
 
     image: str = ""
+    spark_image: str = ""
     service_monitors: bool = False
     not_created_after: float = 30.0
     crash_deadline: float = 120.0
@@ -104,9 +116,10 @@ class Settings:
 class Observed:
     """Attributes:
     children: live objects that bear the pipeline's label and are owned by it, by kind and name.
-    pods: live pods of the workers. nodes_lost: since when each node that is lost has been so (Unix seconds).
+    pods: live pods of the workers; collector_pods: of driver and executors. nodes_lost: since when each node that is lost has been so (Unix seconds).
     code: `data` of the ConfigMap with the functions; None: it is not there, or the manifest names none.
     kafka: None: not looked at yet.
+    claim: the one that the storage names; None: it is not there, or none is named.
     namespace_ends: the namespace is being deleted.
     """
 
@@ -119,6 +132,8 @@ class Observed:
     secret: Secret | None = None
     kafka: KafkaView | None = None
     namespace_ends: bool = False
+    collector_pods: tuple[Tree, ...] = ()
+    claim: Claim | None = None
 
     @property
     def epoch_ever(self) -> int:

@@ -60,18 +60,21 @@ class Outcome:
     finalizers: to be the resource's; None: they are as they should be. Adding comes before all else, and taking ours
         away is the last thing that happens to a pipeline.
     objects: to be applied.
+    creations: to be made after those, each unless it is there.
     look: Kafka should be looked at, and is not an affair of a pipeline that can't start.
-    status: to be written; None: it is as it should be.
+    status: to be written; None: it is as it should be. exact: only if the resource still is as it was seen.
     requeue_after: seconds until the next reconcile, if nothing happens before.
     """
 
     finalizers: tuple[str, ...] | None = None
     objects: tuple[Tree, ...] = ()
+    creations: tuple[Tree, ...] = ()
     deletions: tuple[Deletion, ...] = ()
     pods: tuple[Annotated, ...] = ()
     kafka: KafkaWork | None = None
     look: bool = True
     status: Tree | None = None
+    exact: bool = False
     events: tuple[Event, ...] = ()
     requeue_after: float = field(default=30.0, compare=False)
 
@@ -81,6 +84,7 @@ class Outcome:
         return bool(
             self.finalizers is not None
             or self.objects
+            or self.creations
             or self.deletions
             or self.pods
             or self.status is not None

@@ -18,10 +18,10 @@ from millrace_operator.children.stateful_set import CONTAINER
 from millrace_operator.objects import entries, number, text
 from millrace_operator.times import unix
 
-_PULL: Final = frozenset(
+PULL: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
-_CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+CONFIG: Final = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 _BY_CODE: Final[Mapping[int, tuple[str, str]]] = {
     ExitCode.MANIFEST: ("ManifestRefused", "the worker refuses the manifest"),
     ExitCode.FUNCTION: ("FunctionFailed", "a function can't be imported or its setup() failed"),
@@ -169,10 +169,10 @@ def _unschedulable(index: int, pod: Tree) -> Trouble:
 
 def _of_container(index: int, status: object) -> Iterator[Trouble]:
     waiting = text(status, "state", "waiting", "reason")
-    if waiting in _PULL:
+    if waiting in PULL:
         image = text(status, "image")
         yield Trouble(index, "ImagePullFailed", f"image {image} can't be pulled ({waiting})")
-    elif waiting in _CONFIG:
+    elif waiting in CONFIG:
         yield Trouble(index, "PodRefused", text(status, "state", "waiting", "message") or waiting)
     ended = get(get(status, "state"), "terminated")
     if ended is None and waiting == "CrashLoopBackOff":

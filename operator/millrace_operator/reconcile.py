@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from millrace_api import ConsumerPipeline
 from millrace_api.tree import Tree
 from millrace_operator import children, deletion, names
+from millrace_operator.collector import Inputs, collecting, ending
 from millrace_operator.course import Course, course
 from millrace_operator.objects import Key, covers, entries, key_of, mapping, number, text
 from millrace_operator.observed import Observed
@@ -30,27 +31,36 @@ def reconcile(observed: Observed, now: float) -> Outcome:
         return _refused(observed, now)
     pipeline = resource.pipeline
     hands = crew_of(observed, pipeline, now)
-    held = has_collector(pipeline)
-    wanted = 0 if held or pipeline.spec.suspend else pipeline.spec.replicas
-    untouched = observed.kafka is None or observed.kafka.epoch is None or observed.kafka.epoch.number == 0
-    look = not (held and untouched)
-    way = course(observed.kafka if look else None, hands, wanted)
     inputs, lacking = _inputs(observed, pipeline)
-    objects, obsolete = _objects(observed, pipeline, way, inputs)
-    told = verdicts(observed, pipeline, hands, way, wanted=wanted, lacking=lacking)
-    report = Report(told, len(hands.fleet.running), hands.ready, observed.kafka)
+    shared = Inputs(inputs.code, inputs.credentials) if inputs is not None else None
+    job = (
+        collecting(observed, pipeline, shared, lacking, now)
+        if has_collector(pipeline)
+        else ending(observed, now)
+    )
+    untouched = observed.kafka is None or observed.kafka.epoch is None or observed.kafka.epoch.number == 0
+    # no worker is started whose rows nobody would take
+    held = job.impossible and untouched
+    wanted = 0 if held or pipeline.spec.suspend else pipeline.spec.replicas
+    look = not held
+    way = course(observed.kafka if look else None, hands, wanted)
+    objects, obsolete = _objects(observed, pipeline, way, inputs, job.objects)
+    told = verdicts(observed, pipeline, hands, way, job, wanted=wanted, lacking=lacking)
+    report = Report(told, len(hands.fleet.running), hands.ready, observed.kafka, job.told)
     return Outcome(
         finalizers=None
         if names.FINALIZER in resource.finalizers
         else (*resource.finalizers, names.FINALIZER),
         objects=objects,
-        deletions=(*obsolete, *_hopeless(hands)),
+        creations=(job.driver,) if job.driver is not None else (),
+        deletions=(*obsolete, *job.deletions, *_hopeless(hands)),
         pods=_annotated(observed),
         kafka=way.work,
         look=look,
         status=_changed(observed, status(resource, report, now)),
-        events=transitions(resource, told),
-        requeue_after=_pause(observed, hands, way),
+        exact=job.changed,
+        events=(*transitions(resource, told), *job.events),
+        requeue_after=min(_pause(observed, hands, way), job.wake or float("inf")),
     )
 
 
@@ -131,7 +141,11 @@ def _mounted_code(observed: Observed, template: Tree) -> Mapping[str, str] | Non
 
 
 def _objects(
-    observed: Observed, pipeline: ConsumerPipeline, way: Course, inputs: _Inputs | None
+    observed: Observed,
+    pipeline: ConsumerPipeline,
+    way: Course,
+    inputs: _Inputs | None,
+    collectors: Sequence[Tree],
 ) -> tuple[tuple[Tree, ...], tuple[Deletion, ...]]:
     """Children to be applied, and those that are no longer wanted."""
     resource = observed.resource
@@ -149,7 +163,9 @@ def _objects(
             credentials=inputs.credentials,
         )
         wanted += workers
-        obsolete = _obsolete(observed, workers)
+        obsolete = _obsolete(observed, [*collectors, *workers])
+    known = {key_of(tree) for tree in wanted}
+    wanted += [tree for tree in collectors if key_of(tree) not in known]
     return tuple(tree for tree in wanted if _differs(observed.children.get(key_of(tree)), tree)), obsolete
 
 
@@ -160,19 +176,20 @@ def _differs(live: Tree | None, wanted: Tree) -> bool:
     return hashes[0] != hashes[1] or not covers(live, wanted)
 
 
-def _obsolete(observed: Observed, workers: Sequence[Tree]) -> tuple[Deletion, ...]:
-    """ConfigMaps of former versions, once no worker of theirs runs or may be started again."""
+def _obsolete(observed: Observed, wanted: Sequence[Tree]) -> tuple[Deletion, ...]:
+    """ConfigMaps of former versions, once no worker of theirs runs or may be started again. The StatefulSet is last."""
     stateful = observed.children.get(("StatefulSet", observed.resource.name))
     state = mapping(stateful, "status")
     rolled = (
         stateful is not None
-        and not _differs(stateful, workers[-1])
+        and not _differs(stateful, wanted[-1])
         and number(state, "observedGeneration") == number(stateful, "metadata", "generation")
         and text(state, "currentRevision") == text(state, "updateRevision")
     )
     if not rolled:
         return ()
-    used = {key_of(tree) for tree in workers} | {("ConfigMap", name) for name in _mounted(observed.pods)}
+    mounted = _mounted([*observed.pods, *observed.collector_pods])
+    used = {key_of(tree) for tree in wanted} | {("ConfigMap", name) for name in mounted}
     prefixes = tuple(f"{observed.resource.name}-{what}-" for what in ("manifest", "code"))
     return tuple(
         deletion_of(tree)
@@ -228,9 +245,13 @@ def _on_the_way(told: Tree) -> bool:
 
 def _said(told: Tree) -> object:
     conditions = entries(told, "conditions")
-    return number(told, "observedGeneration"), [
-        (text(c, "type"), text(c, "status"), text(c, "reason")) for c in conditions
-    ]
+    collector = mapping(told, "collector")
+    attempts = list(entries(collector, "attempts")), number(collector, "failures")
+    return (
+        number(told, "observedGeneration"),
+        [(text(c, "type"), text(c, "status"), text(c, "reason")) for c in conditions],
+        attempts,
+    )
 
 
 def _pause(observed: Observed, hands: Crew, way: Course) -> float:

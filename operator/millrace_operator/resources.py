@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from millrace_api import ConsumerPipeline, InvalidManifest, Problem, parse
 from millrace_api.tree import Tree
 from millrace_operator.objects import digest, entries, mapping, number, text
-from millrace_operator.observed import Resource, Secret
+from millrace_operator.observed import Claim, Resource, Secret
 from millrace_operator.times import unix
 
 
@@ -49,6 +49,12 @@ def secret_of(tree: Tree | None) -> Secret | None:
         return None
     data = mapping(tree, "data")
     return Secret(text(tree, "metadata", "name"), frozenset(data), digest(dict(data)))
+
+
+def claim_of(tree: Tree | None) -> Claim | None:
+    if tree is None or text(tree, "metadata", "deletionTimestamp"):
+        return None
+    return Claim(text(tree, "metadata", "name"), "ReadWriteMany" in entries(tree, "spec", "accessModes"))
 
 
 def secret_values(tree: Tree | None) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ them exactly, and a status that changes with every message would cost the API se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from millrace.ownership.control_rules import holders
@@ -44,7 +44,7 @@ class Report:
     replicas: int = 0
     ready: int = 0
     kafka: KafkaView | None = None
-    extra: Mapping[str, object] = field(default_factory=dict)
+    collector: Mapping[str, object] | None = None
 
 
 def status(resource: Resource, report: Report, now: float) -> Tree:
@@ -57,6 +57,10 @@ def status(resource: Resource, report: Report, now: float) -> Tree:
         "selector": names.selector_text(resource.name),
     }
     told |= {key: old[key] for key in ("epoch", "partitions", "lag", "workers") if key in old}
+    if report.collector is None and "collector" in old:
+        told["collector"] = old["collector"]
+    elif report.collector:
+        told["collector"] = report.collector
     if report.kafka is not None and report.kafka.epoch is not None:
         told |= _figures(report.kafka, old)
     told["conditions"] = [_condition(resource, verdict, now) for verdict in report.verdicts]

@@ -7,6 +7,7 @@ from typing import Final
 
 from millrace.errors import ExitCode
 from millrace_api import ConsumerPipeline
+from millrace_operator.collector import Collecting
 from millrace_operator.course import Course
 from millrace_operator.observed import KafkaView, Observed
 from millrace_operator.pods import Crew
@@ -22,10 +23,6 @@ _SOURCE: Final[Mapping[ExitCode, str]] = {
 }
 # Nothing that the operator may do mends these.
 _STALLS: Final = frozenset({ExitCode.CLAIM_LOST, ExitCode.CLAIM_FOREIGN, ExitCode.MANIFEST})
-_NO_COLLECTOR: Final = (
-    "this version runs no collect stage on Kubernetes, and starts no worker whose rows nobody would take; take the stage "
-    "out, or use `millrace run`"
-)
 
 
 def refused(observed: Observed) -> Sequence[Verdict]:
@@ -46,6 +43,7 @@ def verdicts(
     pipeline: ConsumerPipeline,
     crew: Crew,
     way: Course,
+    job: Collecting,
     *,
     wanted: int,
     lacking: tuple[str, str] | None,
@@ -53,12 +51,11 @@ def verdicts(
     """`lacking`: what workers can't start without, as reason and message."""
     view = observed.kafka
     source = _source(view)
-    collector = _collector(pipeline)
     settled = way.settled and lacking is None
     workers = _workers(crew, wanted, lacking, settled=settled)
-    parts = [source, workers, collector]
+    parts = [source, workers, job.verdict]
     bad = next((part for part in parts if part.status != "True"), None)
-    stalled = _stalled(view, collector)
+    stalled = _stalled(view, job)
     found = []
     if bad is None and settled:
         reason = "Suspended" if pipeline.spec.suspend else "Parked" if wanted == 0 else "Running"
@@ -110,12 +107,6 @@ def _workers(crew: Crew, wanted: int, lacking: tuple[str, str] | None, *, settle
     return Verdict("WorkersReady", "True", "AllReady" if wanted else "NoneWanted")
 
 
-def _collector(pipeline: ConsumerPipeline) -> Verdict:
-    if has_collector(pipeline):
-        return Verdict("CollectorReady", "False", "NotAvailable", _NO_COLLECTOR)
-    return Verdict("CollectorReady", "True", "NoCollector", "the pipeline has no collect stage")
-
-
 def _degraded(view: KafkaView | None, crew: Crew) -> Iterator[Verdict]:
     if crew.troubles and crew.ready:
         worst = crew.troubles[0]
@@ -129,12 +120,12 @@ def _degraded(view: KafkaView | None, crew: Crew) -> Iterator[Verdict]:
         yield Verdict("Degraded", "True", "StraySubscriber", message)
 
 
-def _stalled(view: KafkaView | None, collector: Verdict) -> Verdict | None:
+def _stalled(view: KafkaView | None, job: Collecting) -> Verdict | None:
     if view is not None and view.failure is not None and view.failure.code in _STALLS:
         source = _source(view)
         return Verdict("Stalled", "True", source.reason, source.message)
-    if collector.status == "False":
-        return Verdict("Stalled", "True", collector.reason, collector.message)
+    if job.stalled:
+        return Verdict("Stalled", "True", job.verdict.reason, job.verdict.message)
     return None
 
 

@@ -56,6 +56,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "millrace.arguments" -}}
 - --http=:{{ .Values.metrics.port }}
 - --worker-image={{ include "millrace.image" (list .Values.workerImage .Chart.AppVersion) }}
+- --spark-image={{ include "millrace.image" (list .Values.sparkImage .Chart.AppVersion) }}
 - --lease={{ include "millrace.fullname" . }}
 {{- with .Values.watch.namespace }}
 - --namespace={{ . }}
@@ -94,10 +95,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, update, patch, delete]
-# pods are made by StatefulSets; the operator tells them of an epoch, and gives up those on lost nodes
+# workers' pods are made by StatefulSets; the operator tells them of an epoch, and gives up those on lost nodes. Drivers of
+# collectors it makes itself. What is more here is what it grants to drivers with executors, which nobody can who has it not
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch, patch, delete]
+  verbs: [get, list, watch, create, patch, delete, deletecollection]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [list, watch, create, patch, delete]
+# whether a collector's storage is there, and can be shared
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get]
 # credentials, each by the name that its pipeline gives
 - apiGroups: [""]
   resources: [secrets]

@@ -15,13 +15,13 @@ from millrace_operator.children import availability, content, network, stateful_
 from millrace_operator.objects import digest, mapping
 from millrace_operator.observed import Resource, Settings
 
-__all__ = ["base", "owner_of", "workers"]
+__all__ = ["base", "finished", "owner_of", "workers"]
 
 
 def base(resource: Resource, settings: Settings) -> Sequence[Tree]:
     """What does not depend on code or credentials."""
     name = resource.name
-    found = [
+    found: list[Tree] = [
         network.service_account(),
         network.service(name),
         network.policy(name),
@@ -29,7 +29,7 @@ def base(resource: Resource, settings: Settings) -> Sequence[Tree]:
     ]
     if settings.service_monitors:
         found.append(availability.monitor(name))
-    return [_finished(resource, tree) for tree in found]
+    return [finished(resource, tree) for tree in found]
 
 
 def workers(
@@ -55,7 +55,7 @@ def workers(
         code=_name(maps[1]) if code is not None else None,
         credentials=credentials,
     )
-    return [_finished(resource, tree) for tree in (*maps, stateful)]
+    return [finished(resource, tree) for tree in (*maps, stateful)]
 
 
 def owner_of(resource: Resource) -> Tree:
@@ -74,7 +74,7 @@ def _name(tree: Tree) -> str:
     return str(mapping(tree, "metadata")["name"])
 
 
-def _finished(resource: Resource, tree: Tree) -> Tree:
+def finished(resource: Resource, tree: Tree) -> Tree:
     """With what all of them have: name, labels, owner, hash."""
     own = mapping(tree, "metadata")
     metadata: dict[str, object] = {

@@ -77,15 +77,23 @@ def _pod(pipeline: ConsumerPipeline, image: str, manifest: str, code: str | None
         ],
         "volumes": volumes,
     }
+    return {**pod, **placement(worker)}
+
+
+def placement(worker: Worker) -> Mapping[str, object]:
+    """What decides on which nodes a pod runs, and how its images get there: of a collector's pods, too."""
+    found: dict[str, object] = {}
     if worker.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": secret.name} for secret in worker.image_pull_secrets]
+        found["imagePullSecrets"] = [{"name": secret.name} for secret in worker.image_pull_secrets]
     if worker.node_selector:
-        pod["nodeSelector"] = dict(worker.node_selector)
+        found["nodeSelector"] = dict(worker.node_selector)
     if worker.tolerations:
-        pod["tolerations"] = [one.model_dump(by_alias=True, exclude_none=True) for one in worker.tolerations]
+        found["tolerations"] = [
+            one.model_dump(by_alias=True, exclude_none=True) for one in worker.tolerations
+        ]
     if worker.priority_class_name:
-        pod["priorityClassName"] = worker.priority_class_name
-    return pod
+        found["priorityClassName"] = worker.priority_class_name
+    return found
 
 
 def _container(

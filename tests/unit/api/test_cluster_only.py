@@ -25,3 +25,16 @@ def test_all_that_is_about_pods_and_nodes_is_named() -> None:
         "spec.worker.tolerations",
         "spec.worker.priorityClassName",
     ]
+
+
+def test_pods_of_a_collector_and_their_storage_are_named() -> None:
+    changes = {
+        **VALID["a collect stage with all that it may have"],
+        "spec/storage": {"persistentVolumeClaim": {"claimName": "flights"}},
+    }
+    assert cluster_only(parse(changed(changes))) == [
+        "spec.storage",
+        "spec.stages[4].collect.spark.image",
+        "spec.stages[4].collect.spark.driver",
+        "spec.stages[4].collect.spark.executors",
+    ]

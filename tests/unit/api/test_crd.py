@@ -186,6 +186,7 @@ class TestTheSchema:
             "spec.stages.[].produce.headers": ["name"],
             "spec.worker.env": ["name"],
             "spec.worker.imagePullSecrets": ["name"],
+            "status.collector.attempts": ["number"],
             "status.conditions": ["type"],
             "status.workers": ["index"],
         }

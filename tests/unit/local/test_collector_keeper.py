@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from collector_specs import job_spec
+from millrace.channel.backlog import Backlog, OnLag
 from millrace.channel.wire import END
 from millrace.clock import VirtualClock
 from millrace.collector import CollectorStatus, JobSpec, positions
 from millrace.collector.stage import CollectorJob
-from millrace.collector.trigger import Backlog, OnLag
 from millrace.collector.versions import Choice, Former
 from millrace.connectivity.ports import Span
 from millrace.errors import ExitCode, MillraceError

@@ -262,23 +262,6 @@ def test_a_spec_that_cannot_be_used_leaves_what_runs() -> None:
     assert len(world.pods) == 2
 
 
-def test_a_collect_stage_is_told_and_starts_no_worker() -> None:
-    collect = {
-        "schema": "a string, t timestamp",
-        "groupBy": ["a"],
-        "window": {"size": "1h", "time": "t", "lateness": "1h"},
-        "aggregate": {"n": "count(*)"},
-        "sink": {"console": {}},
-    }
-    world = World(stages=[{"name": "by-a", "collect": collect}])
-    world.settle()
-
-    assert world.condition("CollectorReady") == ("False", "NotAvailable")
-    assert world.condition("Stalled") == ("True", "NotAvailable")
-    assert ("StatefulSet", "flights") not in world.objects
-    assert ("ConfigMap", "flights-epoch") not in world.objects
-
-
 def test_code_that_is_not_there_is_named_and_is_used_when_it_comes() -> None:
     world = World()
     code, world.code = world.code, None

@@ -258,6 +258,15 @@ def collector(
         typer.Option("--until-end", help="End when all partitions have ended and all windows are closed."),
     ] = False,
     spark_ui: SparkUi = False,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A setting of Spark for the place that it runs in, such as spark.master. It wins over the manifest's. "
+            "May be given more than once.",
+            show_default=False,
+        ),
+    ] = None,
     attempt: Annotated[int, typer.Option(min=1, hidden=True, help="Number of this attempt.")] = 1,
     restarts: Annotated[int, typer.Option(min=0, hidden=True, help="Attempts after a failure.")] = 0,
     debug: Debug = False,
@@ -283,6 +292,7 @@ def collector(
             pending,
             until_end,
             spark_ui,
+            conf or (),
             attempt,
             restarts,
         )

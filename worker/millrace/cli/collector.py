@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class Request:
     pending: bool = False
     until_end: bool = False
     spark_ui: bool = False
+    conf: Sequence[str] = ()
     attempt: int = 1
     restarts: int = 0
 
@@ -44,6 +46,7 @@ def collector(request: Request) -> None:
             remedy="give one of them",
             code=ExitCode.USAGE,
         )
+    place = _settings(request.conf)
     loaded = read(request.manifest)
     pipeline = loaded.pipeline
     cluster = connect(
@@ -64,6 +67,7 @@ def collector(request: Request) -> None:
                 until_end=request.until_end,
                 spark_ui=request.spark_ui,
                 http=request.http,
+                place=place,
             )
             if connector is not None
             else None
@@ -97,3 +101,19 @@ def collector(request: Request) -> None:
                 restarts=request.restarts,
             )
         )
+
+
+def _settings(given: Sequence[str]) -> Mapping[str, str]:
+    """Spark's settings from KEY=VALUE."""
+    from millrace.errors import ExitCode, MillraceError
+
+    pairs = [one.partition("=") for one in given]
+    wrong = next((key for key, sign, _ in pairs if not sign or not key.startswith("spark.")), None)
+    if wrong is not None:
+        raise MillraceError(
+            f"{wrong!r} is no setting of Spark",
+            where="--conf",
+            remedy="give KEY=VALUE with a key that begins with spark.",
+            code=ExitCode.USAGE,
+        )
+    return {key: value for key, _, value in pairs}

@@ -146,7 +146,7 @@ class Attempt:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=_environment(self._environment, launcher),
+                env=_environment(self._environment, launcher, distributed=self.spec.distributed),
                 pass_fds=[lock],
                 start_new_session=True,
             )
@@ -239,7 +239,9 @@ def _busy(home: Path, lock: int) -> MillraceError:
     )
 
 
-def _environment(given: Mapping[str, str], launcher: java.Java) -> dict[str, str]:
+def _environment(
+    given: Mapping[str, str], launcher: java.Java, *, distributed: bool = False
+) -> dict[str, str]:
     """Spark's own settings in it would override the job's, or send it elsewhere."""
     mine = {str(Path(file).parents[1]) for file in (millrace.__file__, millrace_api.__file__)}
     paths = [*sorted(mine), *filter(None, [given.get("PYTHONPATH")])]
@@ -250,6 +252,6 @@ def _environment(given: Mapping[str, str], launcher: java.Java) -> dict[str, str
         # executors' Python is this one
         "PYSPARK_PYTHON": sys.executable,
         # a laptop's host name may resolve to nowhere, or to an address that changes with the network
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **({} if distributed else {"SPARK_LOCAL_IP": "127.0.0.1"}),
         "PYTHONWARNINGS": "ignore::FutureWarning:pyspark.testing.utils",
     }

@@ -38,12 +38,14 @@ logger.client.level = error
 
 
 def settings(spec: JobSpec, logging: Path) -> Mapping[str, str]:
-    """Spark's configuration: ours that suit most, then the user's, then ours that would be wrong otherwise."""
+    """Spark's configuration: ours that suit most, then the user's, then ours that would be wrong otherwise. Where the place
+    it runs in has its own, that is one of the first kind if it is a size of the JVM, else of the last.
+    """
     jars = ":".join(sorted(str(jar) for jar in Path(spec.jars).glob("*.jar")))
-    # where Python on executors looks for the function's module; here that is this machine
+    # where Python on executors looks for the function's module: this machine, or the same path on another
     code = {} if spec.code is None else {"spark.executorEnv.PYTHONPATH": spec.code}
     return {
-        "spark.driver.memory": spec.memory,
+        "spark.driver.memory": spec.heap,
         # state is small and Spark's default of 200 costs four times the CPU; a checkpoint keeps its first value
         "spark.sql.shuffle.partitions": "4",
         "spark.ui.enabled": "true" if spec.ui else "false",
@@ -73,6 +75,7 @@ def settings(spec: JobSpec, logging: Path) -> Mapping[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # batches without data are what closes windows
         "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+        **{key: value for key, value in spec.place.items() if key != "spark.driver.memory"},
     }
 
 

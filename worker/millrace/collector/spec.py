@@ -37,6 +37,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ui: serve Spark's own UI, at an address that the status tells.
         events: folder of Spark's event log, where the user's settings ask for one and name none.
         master: Spark's; `memory`: the JVM's largest heap.
+        place: settings of Spark by which it runs where it does, on a cluster say; they win over all others.
         records_per_batch: at most so many records are taken into one batch.
         properties: of the Kafka clients, the user's.
         secrets: directory of the credentials, read by each process that connects; None: there are none.
@@ -68,6 +69,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pending: bool = False
     master: str = "local[2]"
     memory: str = "1g"
+    place: Mapping[str, str] = {}
     records_per_batch: int = 1_000_000
     properties: Mapping[str, str] = {}
     secrets: str | None = None
@@ -75,7 +77,12 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def heap(self) -> str:
         """The JVM's largest heap, the user's word counting most."""
-        return self.query.conf.get("spark.driver.memory", self.memory)
+        return {"spark.driver.memory": self.memory, **self.place, **self.query.conf}["spark.driver.memory"]
+
+    @property
+    def distributed(self) -> bool:
+        """Whether it has executors, which are elsewhere."""
+        return not self.place.get("spark.master", self.master).startswith("local")
 
 
 def write(spec: JobSpec, path: Path) -> None:

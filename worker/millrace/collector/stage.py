@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from millrace.channel.backlog import OnLag
 from millrace.channel.wire import END
 from millrace.collector import kafka, plan, positions, sinks, versions
 from millrace.collector.jars import CONNECTOR, check_pyspark
 from millrace.collector.launch import locked
 from millrace.collector.query import Query, Window
 from millrace.collector.spec import JobSpec
-from millrace.collector.trigger import OnLag
 from millrace.errors import ExitCode, MillraceError
 from millrace.host import jars, java
 from millrace_api import ConsumerPipeline
@@ -31,6 +32,7 @@ class CollectorJob:
         code: that of the manifest's functions.
         secrets: directory of the credentials.
         http: HOST:PORT of health and metrics; port 0: any.
+        place: see JobSpec.
     """
 
     pipeline: ConsumerPipeline
@@ -46,6 +48,7 @@ class CollectorJob:
     until_end: bool = False
     spark_ui: bool = False
     http: str | None = "127.0.0.1:0"
+    place: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def channel(self) -> str:
@@ -97,6 +100,7 @@ class CollectorJob:
             until_end=self.until_end,
             http=self.http,
             ui=self.spark_ui,
+            place=self.place,
             properties=self.pipeline.spec.kafka.properties,
             secrets=str(self.secrets.absolute()) if self.secrets is not None else None,
         )
@@ -139,6 +143,7 @@ def collector_job(
     until_end: bool = False,
     spark_ui: bool = False,
     http: str | None = "127.0.0.1:0",
+    place: Mapping[str, str] | None = None,
 ) -> CollectorJob | None:
     """The job of the manifest's collect stage; None if it has none. Starts nothing."""
     found = _stage(pipeline)
@@ -159,6 +164,7 @@ def collector_job(
         until_end=until_end,
         spark_ui=spark_ui,
         http=http,
+        place=place or {},
     )
 
 

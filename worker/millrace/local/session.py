@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from millrace.channel import backlog as channel_backlog
 from millrace.clock import SystemClock
-from millrace.collector import properties, trigger
+from millrace.collector import properties
 from millrace.collector.stage import check_collector, check_output, collector_job
 from millrace.connectivity.ports import Admin, Span
 from millrace.errors import ExitCode, MillraceError
@@ -176,11 +177,11 @@ def carry_out(request: Request) -> tuple[ExitCode, RunSnapshot | None]:
                 backlog=backlog if job else None,
             )
 
-        def backlog(admin: Admin, spans: Mapping[int, Span]) -> trigger.Backlog:
+        def backlog(admin: Admin, spans: Mapping[int, Span]) -> channel_backlog.Backlog:
             assert job is not None
-            return trigger.look(
+            return channel_backlog.look(
                 admin,
-                job.on_lag or trigger.OnLag(),
+                job.on_lag or channel_backlog.OnLag(),
                 channel=job.channel,
                 group=job.group,
                 spans=spans,

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from millrace.channel.backlog import Backlog
 from millrace.channel.progress import Note
 from millrace.clock import Clock, Deadline
-from millrace.collector.trigger import Backlog
 from millrace.connectivity.ports import Admin, KafkaError, OffsetAndMetadata, Span
 from millrace.engine.bounds import Bounds
 from millrace.errors import ExitCode, MillraceError

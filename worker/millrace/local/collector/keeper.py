@@ -19,12 +19,12 @@ from typing import Protocol
 
 import msgspec
 
+from millrace.channel.backlog import Backlog, due
 from millrace.clock import Clock
 from millrace.collector import Attempt, CollectorStatus, JobSpec
 from millrace.collector.ending import last_watermark
 from millrace.collector.failures import RESTARTS
 from millrace.collector.stage import CollectorJob, ended_before
-from millrace.collector.trigger import Backlog, due
 from millrace.errors import ExitCode, MillraceError
 from millrace.local.backoff import Backoff
 from millrace.local.collector.shown import Shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millrace.collector.trigger import Backlog
+from millrace.channel.backlog import Backlog
 from millrace.local.view.snapshot import PartitionSnapshot
 from millrace.ownership.epoch import Epoch
 

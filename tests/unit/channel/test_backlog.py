@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from millrace.channel.backlog import Backlog, OnLag, due, look
 from millrace.clock import VirtualClock
-from millrace.collector.trigger import Backlog, OnLag, due, look
 from millrace.connectivity.memory import MemoryBroker
 from millrace.connectivity.ports import OffsetAndMetadata, Span
 
