@@ -34,6 +34,10 @@ PIPELINE = f"/apis/millrace.dev/v1alpha1/namespaces/{NAMESPACE}/consumerpipeline
 STATEFUL = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/flights"
 EPOCH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/flights-epoch"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CLAIMS = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
+ROLE = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/flights.driver"
+WORKERS = f"{PODS}?labelSelector=app.kubernetes.io/component%3Dworker"
+DRIVERS = f"{PODS}?labelSelector=app.kubernetes.io/component%3Ddriver"
 CLOCK = SystemClock()
 
 
@@ -54,6 +58,7 @@ class Operator:
                 [
                     sys.executable, "-m", "millrace_operator.main",
                     "--kubeconfig", str(self.plane.kubeconfig), "--http", "127.0.0.1:0",
+                    "--spark-image", "spark:1",
                 ],
                 env={**os.environ, "PYTHONPATH": paths, "KUBECONFIG": str(self.plane.kubeconfig)},
                 stdout=log, stderr=log,
@@ -104,7 +109,7 @@ class Operator:
             self.broker.bootstrap, credentials=None, properties={}, client_id="doubles"
         )
         while not self._end.wait(0.2):
-            there = {pod["metadata"]["uid"]: pod for pod in self.get(PODS).get("items", [])}
+            there = {pod["metadata"]["uid"]: pod for pod in self.get(WORKERS).get("items", [])}
             for uid in [uid for uid in self.doubles if uid not in there]:
                 self.doubles.pop(uid).end()
             for uid, pod in there.items():
@@ -216,6 +221,96 @@ def test_a_bad_pipeline_says_why_and_harms_none(operator: Operator, kafka: Embed
 
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     operator.eventually(lambda: operator.condition("SourceReady", path) == ("False", "BrokerUnreachable"))
+
+
+def test_a_collector_is_one_attempt_at_a_time(operator: Operator, kafka: EmbeddedBroker) -> None:
+    operator.start()
+    whole = collecting(kafka, {"executors": {"instances": 2}})
+    assert operator.plane.request("PATCH", f"{PIPELINE}?force=true", whole).status in (200, 201)
+    operator.eventually(lambda: operator.condition("CollectorReady") == ("False", "StorageMissing"))
+    claim = {
+        "metadata": {"name": "flights"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    assert operator.plane.request("POST", CLAIMS, claim).status == 201
+    operator.eventually(lambda: _attempts(operator) == [(1, "")])
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
+    [driver] = operator.get(DRIVERS)["items"]
+    assert driver["metadata"]["name"] == "flights.by-carrier.1"
+
+    # killed, and the operator as soon as it may have seen it
+    _end(operator, driver, 137)
+    operator.stop(kill=True)
+    operator.start()
+    operator.eventually(lambda: _attempts(operator) == [(1, "Killed"), (2, "")])
+    operator.eventually(lambda: _alive(operator) == ["flights.by-carrier.2"])
+
+    # deleted by somebody
+    operator.plane.request("DELETE", f"{PODS}/flights.by-carrier.2")
+    operator.eventually(lambda: _attempts(operator)[1:] == [(2, "Lost"), (3, "")])
+    operator.eventually(lambda: operator.condition("CollectorReady") == ("True", "Running"))
+
+    # nothing to do, nothing written
+    CLOCK.sleep(3)
+    assert operator.stop() == 0
+    before = len(_writes(operator.plane))
+    operator.start()
+    operator.eventually(lambda: operator.log().count('"leading"') == 3)
+    CLOCK.sleep(5)
+    assert _writes(operator.plane)[before:] == []
+
+    # another query; rights go with the executors that they were for
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", collecting(kafka, {}))
+    operator.eventually(lambda: _attempts(operator)[-2:] == [(3, "Replaced"), (4, "")])
+    operator.eventually(lambda: operator.plane.request("GET", ROLE).status == 404)
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", collecting(kafka, {}, suspend=True))
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Suspended"))
+    assert _alive(operator) == []
+
+    assert operator.plane.request("DELETE", PIPELINE).status == 200
+    operator.eventually(lambda: operator.plane.request("GET", PIPELINE).status == 404)
+    assert operator.get(PODS)["items"] == []
+    assert operator.plane.request("GET", f"{CLAIMS}/flights").status == 200
+
+
+def collecting(broker: EmbeddedBroker, spark: Mapping[str, object], **spec: object) -> dict[str, Any]:
+    """The flights with their collect stage."""
+    found = manifest(broker, **spec)
+    example = yaml.safe_load((ROOT / "examples" / "flights" / "pipeline.yaml").read_text())
+    [collect] = [stage for stage in example["spec"]["stages"] if "collect" in stage]
+    collect["collect"]["spark"] = dict(spark)
+    found["spec"]["stages"].append(collect)
+    found["spec"]["storage"] = {"persistentVolumeClaim": {"claimName": "flights"}}
+    return found
+
+
+def _attempts(operator: Operator) -> list[tuple[int, str]]:
+    told = operator.get(PIPELINE).get("status", {}).get("collector", {}).get("attempts", [])
+    return [(one["number"], one.get("outcome", "")) for one in told]
+
+
+def _alive(operator: Operator) -> list[str]:
+    pods = operator.get(DRIVERS)["items"]
+    over = ("Succeeded", "Failed")
+    return [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") not in over]
+
+
+def _end(operator: Operator, driver: Mapping[str, Any], code: int) -> None:
+    """Its container has ended, as a kubelet tells it."""
+    ended = {"terminated": {"exitCode": code, "reason": "Error"}}
+    told = [
+        {
+            "name": "collector",
+            "image": "spark:1",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "state": ended,
+        }
+    ]
+    status = {"phase": "Failed", "containerStatuses": told, "conditions": []}
+    path = f"{PODS}/{driver['metadata']['name']}/status"
+    assert operator.plane.request("PUT", path, {**driver, "status": status}).status == 200
 
 
 def _scaled(replicas: int) -> Mapping[str, object]:

@@ -56,6 +56,22 @@ def test_the_user_chooses_settings_but_not_those_that_results_depend_on(tmp_path
     assert settings["spark.sql.session.timeZone"] == "UTC"
 
 
+def test_the_place_it_runs_in_has_the_last_word_but_for_the_size_of_its_heap(tmp_path: Path) -> None:
+    place = {"spark.master": "k8s://https://api", "spark.driver.memory": "614m", "spark.driver.port": "7078"}
+    there = msgspec.structs.replace(SPEC, place=place)
+    settings = session.settings(there, tmp_path / "log4j2.properties")
+    assert settings["spark.master"] == "k8s://https://api"
+    assert settings["spark.driver.port"] == "7078"
+    assert settings["spark.driver.memory"] == there.heap == "614m"
+    assert there.distributed
+
+    conf = {**QUERY.conf, "spark.driver.memory": "3g", "spark.master": "yarn"}
+    chosen = msgspec.structs.replace(there, query=msgspec.structs.replace(QUERY, conf=conf))
+    assert chosen.heap == "3g"
+    assert session.settings(chosen, tmp_path / "log4j2.properties")["spark.master"] == "k8s://https://api"
+    assert not SPEC.distributed
+
+
 def test_the_job_reads_what_was_written_for_it(tmp_path: Path) -> None:
     spec.write(SPEC, tmp_path / "job.json")
     assert spec.read(tmp_path / "job.json") == SPEC

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.main import get_command
 
+from millrace.cli.app import app
+from millrace_api import load
 from millrace_operator import names
 from millrace_operator.collector.attempts import Record
 from millrace_operator.observed import Claim, Settings
@@ -125,6 +128,32 @@ def test_a_driver_with_executors_may_make_pods_and_nothing_else() -> None:
         "spark.driver.memory=614m",
     ):
         assert f"--conf={wanted}" in arguments
+
+
+@pytest.mark.parametrize("spark", [{}, {"executors": {"instances": 2}}])
+def test_the_collectors_program_knows_all_that_it_is_told(spark: dict[str, Any]) -> None:
+    world = running(spark=spark, trigger={"onLag": {"messages": 1}})
+    world.waiting = 1
+    world.settle()
+    name, *arguments = container(world)["args"]
+
+    command = get_command(app).commands[name]  # type: ignore[attr-defined]
+    given = command.make_context(name, list(arguments)).params
+    assert given["stage"] == "by-a"
+    assert given["attempt"] == 1
+    assert given["pending"] is True
+    assert all(one.startswith("spark.") and "=" in one for one in given["conf"])
+
+
+def test_the_manifest_that_a_driver_reads_is_valid_and_has_its_storage() -> None:
+    world = running(spark={"executors": {"instances": 2}, "conf": {"spark.sql.shuffle.partitions": "2"}})
+    [settings_map] = [tree for key, tree in world.objects.items() if key[1].startswith("flights.collector-")]
+
+    read = load(settings_map["data"]["pipeline.yaml"]).pipeline
+    [collect] = [stage.collect for stage in read.spec.stages if stage.collect is not None]
+    assert collect.spark is not None
+    assert collect.spark.conf == {"spark.sql.shuffle.partitions": "2"}
+    assert read.group_id == "air.flights"
 
 
 @pytest.mark.parametrize("shared", [False, True])
