@@ -167,6 +167,8 @@ VALID: Mapping[str, Mapping[str, object]] = {
                 "trigger": {"interval": "500ms"},
                 "spark": {
                     "conf": {"spark.driver.memory": "2g"},
+                    "shufflePartitions": 8,
+                    "stateStore": "RocksDB",
                     "image": "spark:1",
                     "driver": {"cores": 1, "cpu": "0.5", "memory": "1Gi"},
                     "executors": {"instances": 2, "memory": "1Gi"},

@@ -78,7 +78,9 @@ spec:
         # or {kafka: {topic: flights.counted, key: [carrier], create: {partitions: 12}, format: json}}
         # or {console: {rows: 20}}
         spark:
-          conf: {spark.sql.shuffle.partitions: "8"}
+          conf: {spark.driver.extraJavaOptions: -XX:+UseZGC}
+          shufflePartitions: 8
+          stateStore: RocksDB   # or Memory
           image: registry.example.com/air/spark:1.4
           driver: {cores: 2, cpu: 500m, memory: 2Gi}
           executors: {cores: 1, cpu: 500m, memory: 4Gi, min: 1, max: 4}   # or instances: 2

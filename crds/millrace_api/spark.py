@@ -8,7 +8,7 @@ refused in `conf` (`is_kept`), with those that say where a job runs and what is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -36,6 +36,11 @@ KEPT: Final = (
 KEPT_BELOW: Final = ("spark.dynamicAllocation.", "spark.jars.", "spark.kubernetes.", "spark.submit.")
 DEFAULT_MEMORY: Final = "2Gi"
 MOST_EXECUTORS: Final = 1000
+
+
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
+ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def is_kept(key: str) -> bool:
@@ -104,6 +109,18 @@ class Spark(Model):
         description="Spark properties of the job, for example spark.driver.memory. Values are strings. Where it runs, what "
         "is on its class path and all below spark.kubernetes. are Millrace's own, and refused.",
     )
+    shuffle_partitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="Into how many parts the state is split, each a task of every batch (1 to 10000, default 4). "
+        "It wins over spark.sql.shuffle.partitions in conf. Another number begins a new version of the checkpoint.",
+    )
+    state_store: Literal["Memory", "RocksDB"] | None = Field(
+        default=None,
+        description="Where the state of open windows is between batches: Memory (default), in the JVM's heap; RocksDB, "
+        "on disk, for more groups than fit. Both keep it in the checkpoint. Another one begins a new version of it.",
+    )
     image: Image | None = Field(
         default=None,
         description="Image of driver and executors. Default: the one that the operator was installed with. `millrace run` "
@@ -117,3 +134,13 @@ class Spark(Model):
         description="Executors on a cluster. Default: none, the driver does all the work. `millrace run` does not read "
         "it.",
     )
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """`conf`, with what other fields say of the job."""
+        own = (
+            {SHUFFLE_PARTITIONS: str(self.shuffle_partitions)} if self.shuffle_partitions is not None else {}
+        )
+        if self.state_store == "RocksDB":
+            own[STATE_STORE] = ROCKS_DB
+        return {**self.conf, **own}

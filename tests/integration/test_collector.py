@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -26,6 +27,7 @@ from millrace.collector.sinks import Parquet
 from millrace.errors import ExitCode, MillraceError
 from millrace.host import jars
 from millrace.local.broker.embedded import EmbeddedBroker
+from millrace_api import Spark
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
@@ -176,6 +178,36 @@ def flights(random_: random.Random, count: int, first: datetime, days: float) ->
         }
         for i in range(count)
     ]
+
+
+def test_executors_of_their_own_one_of_which_is_killed_and_state_on_disk_change_nothing(
+    make_world: Callable[[int], World],
+) -> None:
+    """Processes of Spark's own on this machine: as on a cluster, but for how they are started."""
+    chance, world = random.Random(7), make_world(2)
+    spark = Spark(state_store="RocksDB", shuffle_partitions=2)
+    query = msgspec.structs.replace(QUERY, conf=dict(spark.settings))
+    place = {"spark.master": "local-cluster[2,1,700]", "spark.executor.memory": "600m"}
+    world.spec = msgspec.structs.replace(world.spec, query=query, place=place, records_per_batch=1_000)
+    world.write(0, flights(chance, 3_000, NEW_YEAR, 60))
+    world.write(1, flights(chance, 3_000, NEW_YEAR, 60))
+
+    world.start(until_end=True)
+    world.until("half is read", lambda status: bool(status and status.rows >= 3_000))
+    executors = [
+        process
+        for process in psutil.Process(world.attempt.pid).children(recursive=True)
+        if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    ]
+    assert len(executors) == 2
+    executors[0].kill()
+    world.channel.end(0, 1)
+    world.ended()
+
+    world.equals_pandas()
+    state = world.directory / "checkpoint" / "v1" / "state"
+    assert {folder.name for folder in (state / "0").iterdir() if folder.name.isdigit()} == {"0", "1"}
+    assert list(state.rglob("*.zip")) or list(state.rglob("*.changelog"))
 
 
 def test_skewed_empty_and_stopped_partitions_and_kills_change_nothing(

@@ -19,6 +19,7 @@ from millrace_operator.observed import Resource
 MANIFEST: Final = "pipeline.yaml"
 # What the operator does with these, it does without the workers: a change of them restarts none.
 _OPERATORS_OWN: Final = frozenset({"replicas", "suspend", "nodeLost"})
+_OF_SPARKS_PODS: Final = frozenset({"image", "driver", "executors"})
 _OF_THE_COLLECTOR: Final = frozenset({"spark", "trigger"})  # in its stage
 _OF_PODS: Final = frozenset(
     {"image", "imagePullSecrets", "resources", "nodeSelector", "tolerations", "priorityClassName", "env"}
@@ -71,12 +72,14 @@ def _for_workers(stage: object) -> object:
 
 
 def _for_collector(stage: object) -> object:
-    """Of what the stage says of Spark, its settings."""
+    """Of what the stage says of Spark, all but its pods."""
     if not isinstance(stage, Mapping) or not mapping(stage, "collect", "spark"):
         return stage
-    conf = mapping(stage, "collect", "spark", "conf")
+    spark = {
+        key: value for key, value in mapping(stage, "collect", "spark").items() if key not in _OF_SPARKS_PODS
+    }
     collect = {key: value for key, value in mapping(stage, "collect").items() if key != "spark"}
-    return {**stage, "collect": {**collect, **({"spark": {"conf": conf}} if conf else {})}}
+    return {**stage, "collect": {**collect, **({"spark": spark} if spark else {})}}
 
 
 def _written(resource: Resource, pipeline: ConsumerPipeline, spec: Tree) -> str:

@@ -146,13 +146,17 @@ def test_the_collectors_program_knows_all_that_it_is_told(spark: dict[str, Any])
 
 
 def test_the_manifest_that_a_driver_reads_is_valid_and_has_its_storage() -> None:
-    world = running(spark={"executors": {"instances": 2}, "conf": {"spark.sql.shuffle.partitions": "2"}})
+    world = running(spark={"executors": {"instances": 2}, "shufflePartitions": 2, "stateStore": "RocksDB"})
     [settings_map] = [tree for key, tree in world.objects.items() if key[1].startswith("flights.collector-")]
 
     read = load(settings_map["data"]["pipeline.yaml"]).pipeline
     [collect] = [stage.collect for stage in read.spec.stages if stage.collect is not None]
     assert collect.spark is not None
-    assert collect.spark.conf == {"spark.sql.shuffle.partitions": "2"}
+    assert collect.spark.settings["spark.sql.shuffle.partitions"] == "2"
+    assert collect.spark.settings["spark.sql.streaming.stateStore.providerClass"].endswith(
+        "RocksDBStateStoreProvider"
+    )
+    assert not {"executors", "driver", "image"} & collect.spark.model_fields_set
     assert read.group_id == "air.flights"
 
 

@@ -197,7 +197,7 @@ def query(collect: CollectStage) -> Query:
         aggregate=dict(collect.aggregate or {}),
         function=collect.function,
         interval=_INTERVAL if collect.trigger.on_lag is not None else collect.trigger.interval_seconds,
-        conf=dict(collect.spark.conf) if collect.spark is not None else {},
+        conf=dict(collect.spark.settings) if collect.spark is not None else {},
     )
 
 
