@@ -41,14 +41,14 @@ def end(observed: Observed, now: float) -> Outcome:
     )
     way = course(observed.kafka, hands, 0)
     job = ending(observed, now)
-    collects = bool(observed.collector_pods)
+    collects = bool(observed.collector_pods) and not overdue
     idle = stateful is None and not observed.pods and not collects
     if idle and not _begun(observed):
-        return _last(observed, ())
+        return _last(observed, (), overdue=overdue)
     drained = way.settled and not observed.pods and not collects
     if drained or (overdue and (idle or way.step is None)):
         events = () if drained else (_abandoned(observed),)
-        return _last(observed, events)
+        return _last(observed, events, overdue=overdue)
     scale = 0 if overdue else way.scale
     objects = ()
     deletions: list[Deletion] = [_of("Pod", pod, 0) for pod in hands.lost]
@@ -82,15 +82,17 @@ def _begun(observed: Observed) -> bool:
         return True
 
 
-def _last(observed: Observed, events: tuple[Event, ...]) -> Outcome:
-    """Children first. The epoch is left to the garbage collector: without it a look at Kafka would publish another."""
+def _last(observed: Observed, events: tuple[Event, ...], *, overdue: bool) -> Outcome:
+    """Children first. The epoch is left to the garbage collector: without it a look at Kafka would publish another. So is,
+    in the end, a driver that does not go, on a node that is lost say.
+    """
     resource = observed.resource
     epoch = ("ConfigMap", names.epoch_map(resource.name))
     left = [(key, tree) for key, tree in sorted(observed.children.items()) if key != epoch]
     going: Sequence[Deletion] = [
         _of(key[0], tree) for key, tree in left if not text(tree, "metadata", "deletionTimestamp")
     ]
-    if left or observed.pods or observed.collector_pods:
+    if left or observed.pods or (observed.collector_pods and not overdue):
         return Outcome(
             deletions=tuple(going), look=False, events=events if going else (), requeue_after=_LOOK
         )

@@ -449,6 +449,31 @@ def test_deletion_waits_until_the_driver_has_ended() -> None:
     assert world.pipeline is None
 
 
+def test_a_driver_that_does_not_go_holds_no_deletion_up_for_ever() -> None:
+    world = running()
+    world.kubelet_of_spark = lambda: None  # type: ignore[method-assign]  # its node is lost
+    world.delete()
+    for _ in range(250):
+        world.reconcile()
+        world.kubelet()
+        world.clock.advance(1.0)
+
+    assert world.pipeline is None
+
+
+def test_drivers_that_are_over_go_with_the_pipeline() -> None:
+    world = running()
+    world.end_driver(19)
+    world.settle()
+    world.delete()
+    for _ in range(20):
+        world.reconcile()
+        world.kubelet()
+
+    assert world.pipeline is None
+    assert world.spark == {}
+
+
 def test_drivers_that_are_over_are_kept_for_a_while() -> None:
     world = running()
     for _ in range(5):
