@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from cluster.plane import ControlPlane
+from cluster_claim import make_claim
 from millrace.clock import Deadline, SystemClock
 from millrace.connectivity.confluent import ConfluentCluster
 from millrace.errors import MillraceError
@@ -228,11 +229,7 @@ def test_a_collector_is_one_attempt_at_a_time(operator: Operator, kafka: Embedde
     whole = collecting(kafka, {"executors": {"instances": 2}})
     assert operator.plane.request("PATCH", f"{PIPELINE}?force=true", whole).status in (200, 201)
     operator.eventually(lambda: operator.condition("CollectorReady") == ("False", "StorageMissing"))
-    claim = {
-        "metadata": {"name": "flights"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    }
-    assert operator.plane.request("POST", CLAIMS, claim).status == 201
+    make_claim(operator.plane, NAMESPACE, "flights")
     operator.eventually(lambda: _attempts(operator) == [(1, "")])
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     [driver] = operator.get(DRIVERS)["items"]
