@@ -39,6 +39,7 @@ CLAIMS = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/flights.driver"
 WORKERS = f"{PODS}?labelSelector=app.kubernetes.io/component%3Dworker"
 DRIVERS = f"{PODS}?labelSelector=app.kubernetes.io/component%3Ddriver"
+SMALL = {"driver": {"memory": "1Gi"}}
 CLOCK = SystemClock()
 
 
@@ -257,10 +258,10 @@ def test_a_collector_is_one_attempt_at_a_time(operator: Operator, kafka: Embedde
     assert _writes(operator.plane)[before:] == []
 
     # another query; rights go with the executors that they were for
-    operator.plane.request("PATCH", f"{PIPELINE}?force=true", collecting(kafka, {}))
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", collecting(kafka, SMALL))
     operator.eventually(lambda: _attempts(operator)[-2:] == [(3, "Replaced"), (4, "")])
     operator.eventually(lambda: operator.plane.request("GET", ROLE).status == 404)
-    operator.plane.request("PATCH", f"{PIPELINE}?force=true", collecting(kafka, {}, suspend=True))
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", collecting(kafka, SMALL, suspend=True))
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Suspended"))
     assert _alive(operator) == []
 

@@ -34,6 +34,7 @@ NAMESPACE, KEY = "air", ("air", "flights")
 PIPELINE = f"/apis/millrace.dev/v1alpha1/namespaces/{NAMESPACE}/consumerpipelines/flights"
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/flights.driver"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+SMALL: dict[str, object] = {"driver": {"memory": "1Gi"}}
 CLOCK = SystemClock()
 MANIFEST = """
 apiVersion: millrace.dev/v1alpha1
@@ -170,7 +171,7 @@ def test_a_collector_comes_dies_changes_and_goes(api: ControlPlane) -> None:
     operator.until(lambda: operator.attempts()[1:] == [(2, "Lost"), (3, "")])
 
     # no executors any more: no rights any more
-    operator.apply(manifest({}))
+    operator.apply(manifest(SMALL))
     operator.until(lambda: operator.attempts()[2:] == [(3, "Replaced"), (4, "")])
     operator.until(
         lambda: operator.collector() == ("True", "Running") and api.request("GET", ROLE).status == 404
@@ -179,7 +180,7 @@ def test_a_collector_comes_dies_changes_and_goes(api: ControlPlane) -> None:
     assert last["spec"]["serviceAccountName"] == "flights"
     assert not [volume for volume in last["spec"]["volumes"] if "projected" in volume]
 
-    operator.apply(manifest({}, suspend=True))
+    operator.apply(manifest(SMALL, suspend=True))
     operator.until(lambda: operator.collector() == ("True", "Suspended"))
     assert operator.attempts()[-1] == (4, "Stopped")
 
