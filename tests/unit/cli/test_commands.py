@@ -174,6 +174,10 @@ def test_status_without_a_run_says_where_to_look(tmp_path: Path) -> None:
         ["dlq", "show"],
         ["dlq", "replay"],
         ["dlq", "purge"],
+        ["offsets"],
+        ["offsets", "show"],
+        ["offsets", "reset"],
+        ["offsets", "repair"],
     ],
     ids=" ".join,
 )
@@ -181,7 +185,7 @@ def test_each_command_has_help(command: list[str]) -> None:
     done = millrace(*command, "--help")
     assert done.returncode == 0, done.stderr
     assert "Usage: millrace" in done.stdout
-    assert command in ([], ["dlq"]) or "Example" in done.stdout
+    assert command in ([], ["dlq"], ["offsets"]) or "Example" in done.stdout
 
 
 @pytest.mark.parametrize(

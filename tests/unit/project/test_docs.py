@@ -79,7 +79,7 @@ def _assert_millrace_knows(words: list[str], line: str) -> None:
         if word.startswith("-") or not re.fullmatch(r"[a-z]+", word) or len(commands) == 2:
             break
         commands.append(word)
-    commands = commands[:2] if commands[:1] in (["dlq"],) else commands[:1]
+    commands = commands[:2] if commands[:1] in (["dlq"], ["offsets"]) else commands[:1]
     done = subprocess.run(
         [sys.executable, "-m", "millrace.cli", *commands, "--help"],
         capture_output=True, text=True, timeout=60, env={**_env(), "COLUMNS": "200", "TERM": "dumb"},

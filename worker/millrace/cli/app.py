@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.dlq.app import dlq
+from millrace.cli.offsets_app import offsets
 from millrace.cli.options import Debug, Format, Kafka, Manifest, Output, Secrets, State
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(dlq, name="dlq")
+app.add_typer(offsets, name="offsets")
 
 
 SparkUi = Annotated[

@@ -326,8 +326,8 @@ class OffsetOutOfRange(KafkaError):
         super().__init__(
             f"offset {offset} is not in the log of {topic} partition {partition}",
             where=f"topic {topic}, partition {partition}",
-            remedy="retention has overtaken this position, or the topic was made anew. To begin at what is there, choose "
-            "another spec.source.groupId, with the startFrom that you want, and run with a new --state",
+            remedy="retention has overtaken this position, or the topic was made anew. `millrace offsets reset MANIFEST "
+            f"--partitions {partition} --to earliest` goes on at what is there",
         )
         self.topic, self.partition, self.offset = topic, partition, offset
 

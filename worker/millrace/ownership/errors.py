@@ -33,10 +33,9 @@ class ClaimLost(MillraceError):
         super().__init__(
             f"claims are lost: group {claims_group} has no offset for partitions {shorten(self.partitions)} of {topic}",
             where=f"group {claims_group}, topic {topic}; last offsets known, from group {group}: {offsets or 'none'}",
-            remedy=f"the group was deleted, or expired while everything was down. Group {group} mirrors the claims: with "
-            f"all workers stopped, delete what is left of {claims_group} (kafka-consumer-groups --delete --group "
-            f"{claims_group}) and run with a new --state: it goes on from the offsets of {group}. To go on elsewhere, "
-            f"set these before (kafka-consumer-groups --reset-offsets --group {group})",
+            remedy="the group was deleted, or expired while everything was down. With all workers stopped, `millrace offsets "
+            f"repair MANIFEST --from-group` writes them anew at the offsets of group {group}, which mirrors the claims; "
+            "--to earliest, latest, an offset or a time: elsewhere. For a cluster see docs/offsets.md",
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -69,9 +68,8 @@ class ForeignClaim(MillraceError):
             f"partitions {shorten(self.partitions)} of {topic} are claimed by another pipeline or run: {owners}",
             where=f"group {claims_group}, topic {topic}; offsets beside these claims: {offsets or 'none'}",
             remedy="to go on with that one, give --state the directory that it has used; to run beside it, choose "
-            "another spec.source.groupId. If it is gone for good (its state directory was deleted), delete its claims "
-            f"while nothing runs (kafka-consumer-groups --delete --group {claims_group}): the offsets of group {group} "
-            "are then taken over",
+            "another spec.source.groupId. If it is gone for good (its state directory or its topic was deleted), `millrace "
+            "offsets repair MANIFEST --from-group` (or --to earliest, latest, an offset, a time) takes the partitions over",
         )
 
     def __reduce__(self) -> tuple[object, ...]:

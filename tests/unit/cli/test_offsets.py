@@ -1,0 +1,185 @@
+"""`millrace offsets`: what is understood, what is refused before anything is touched, and what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from millrace.cli import offsets_shown
+from millrace.cli.offsets import Place, Request, parse_partitions, parse_position, reset, show
+from millrace.connectivity.ports import OffsetAndMetadata, Span
+from millrace.errors import ExitCode, MillraceError
+from millrace.local.state import RunRecord, StateDirectory
+from millrace.ownership.claim import OP, Claim
+from millrace.ownership.control_rules import Identity
+from millrace.ownership.epoch import Epoch
+from millrace.ownership.repositioning import To, ToOffset, ToTime, repairs, resets
+from millrace.ownership.rewriting import Sight
+from millrace_api import ConsumerPipeline, load
+
+pytestmark = pytest.mark.unit
+
+MANIFEST = """
+apiVersion: millrace.dev/v1alpha1
+kind: ConsumerPipeline
+metadata: {name: numbers}
+spec:
+  kafka: {bootstrapServers: "127.0.0.1:1"}
+  source: {topic: numbers}
+  stages:
+  - name: by-kind
+    collect:
+      schema: kind string, at timestamp
+      groupBy: [kind]
+      window: {size: 1h, time: at, lateness: 10m}
+      aggregate: {numbers: count(*)}
+      sink: {console: {}}
+"""
+PIPELINE: ConsumerPipeline = load(MANIFEST).pipeline
+
+
+def request(to: str | None = None, *, from_group: bool = False) -> Request:
+    return Request(to, from_group, None, dry_run=False, again=False)
+
+
+def sight() -> Sight:
+    """Partition 0 as it should be, its mirror set back from outside; 1 parked; 2 lost; 3 another's; 4 not begun."""
+    identity = Identity("u", "numbers", "id-1", "g", "g.claims")
+    claims = {
+        0: OffsetAndMetadata(7, Claim("u", "id-1", 2, 0).encode()),
+        1: OffsetAndMetadata(5, Claim("u", "id-1", 2, OP).encode()),
+        3: OffsetAndMetadata(9, Claim("v", "id-1", 8, 1).encode()),
+    }
+    mirror = {0: OffsetAndMetadata(3), 1: OffsetAndMetadata(5), 2: OffsetAndMetadata(6)}
+    spans = dict.fromkeys(range(5), Span(0, 10))
+    return Sight(identity, Epoch("u", 2, 4, 1, 1), claims, mirror, spans)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("earliest", To.EARLIEST),
+        ("Latest", To.LATEST),
+        ("0", ToOffset(0)),
+        ("1200", ToOffset(1200)),
+        ("2023-11-14T22:13:20Z", ToTime(1_700_000_000_000)),
+        ("2023-11-14T23:13:20.500+01:00", ToTime(1_700_000_000_500)),
+    ],
+)
+def test_positions(text: str, position: object) -> None:
+    assert parse_position(request(text)) == position
+    assert parse_position(request(from_group=True)) is To.GROUP
+
+
+@pytest.mark.parametrize(
+    "text", ["", "beginning", "-1", "1.5", "2023-11-14T22:13:20", "2023-02-31T00:00:00Z"]
+)
+def test_what_is_no_position(text: str) -> None:
+    with pytest.raises(MillraceError, match="is no position") as caught:
+        parse_position(request(text))
+    assert caught.value.code is ExitCode.USAGE
+
+
+def test_one_position_has_to_be_given() -> None:
+    for bad in (request(), request("earliest", from_group=True)):
+        with pytest.raises(MillraceError, match="one of --to and --from-group"):
+            parse_position(bad)
+
+
+def test_partitions() -> None:
+    assert parse_partitions(None, range(3)) == [0, 1, 2]
+    assert parse_partitions("0, 3-5,4", range(6)) == [0, 3, 4, 5]
+    for bad in ("", "a", "1-", "5-3", "0,6", "1;2"):
+        with pytest.raises(MillraceError) as caught:
+            parse_partitions(bad, range(6))
+        assert caught.value.code is ExitCode.USAGE
+
+
+def test_each_partition_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row.partition: row for row in offsets_shown.rows(sight())}
+    assert [rows[p].standing for p in range(5)] == [
+        "ours",
+        "ours",
+        "lost",
+        "another pipeline's",
+        "unclaimed",
+    ]
+    assert (rows[0].difference, rows[0].lag, rows[3].uid, rows[3].lag) == (-4, 3, "v", None)
+    offsets_shown.stand(sight(), None, as_json=False)
+    told = capsys.readouterr().out
+    for words in ("parked", "worker 0", "-4", "lost", "(v)", "offsets reset --from-group", "offsets repair"):
+        assert words in told
+    offsets_shown.stand(sight(), 4711, as_json=True)
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["claimsGroup"], answer["running"], len(answer["partitions"])) == ("g.claims", True, 5)
+
+
+def test_changes_come_with_what_they_lead_to(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = sight()
+    found = resets(seen.identity, seen.claims, {0: 2, 1: 8})
+    offsets_shown.changes("reset", found, seen, PIPELINE, dry_run=False, as_json=False)
+    told = capsys.readouterr().out
+    for words in (
+        "2 partitions set",
+        "5 messages are processed again",
+        "3 messages are left out",
+        "collector",
+    ):
+        assert words in told
+    anew = repairs(seen.identity, seen.epoch, seen.claims, {2: 6, 3: 9})
+    offsets_shown.changes("repair", anew, seen, PIPELINE, dry_run=True, as_json=True)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["dryRun"] is True
+    assert [(c["partition"], c["before"], c["after"], c["why"]) for c in answer["changes"]] == [
+        (2, None, 6, "lost"),
+        (3, 9, 9, "another pipeline's"),
+    ]
+
+
+def test_a_collectors_rows_are_not_written_again_unasked() -> None:
+    from millrace.cli.offsets import _check_again
+
+    seen = sight()
+    back, on = ({0: 2}, {0: 9})
+    asked = request("earliest")
+    _check_again(PIPELINE, asked, resets(seen.identity, seen.claims, on), seen)
+    with pytest.raises(MillraceError, match="by-kind has their rows") as caught:
+        _check_again(PIPELINE, asked, resets(seen.identity, seen.claims, back), seen)
+    assert "--again" in caught.value.remedy
+    # of a lost claim the mirror tells how far it had come
+    _check_again(PIPELINE, asked, repairs(seen.identity, seen.epoch, seen.claims, {2: 6}), seen)
+    with pytest.raises(MillraceError, match="partitions 2 would"):
+        _check_again(PIPELINE, asked, repairs(seen.identity, seen.epoch, seen.claims, {2: 5}), seen)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    manifest = tmp_path / "pipeline.yaml"
+    manifest.write_text(MANIFEST)
+    return Place(manifest, None, tmp_path / "state", None)
+
+
+def test_without_a_run_there_is_nothing_to_show(place: Place) -> None:
+    with pytest.raises(MillraceError, match="no run has used the state directory"):
+        show(place, as_json=False)
+
+
+def test_a_running_run_keeps_its_offsets(place: Place) -> None:
+    assert place.state is not None
+    state = StateDirectory(place.state)
+    state.create()
+    state.write_record(RunRecord("u", "numbers", "default.numbers", "numbers", "external"))
+    with state.locked(), pytest.raises(MillraceError, match="in use by another run") as caught:
+        reset(place, request("earliest"), as_json=False)
+    assert caught.value.code is ExitCode.BUSY
+
+
+def test_a_state_of_another_pipeline_is_told(place: Place) -> None:
+    assert place.state is not None
+    state = StateDirectory(place.state)
+    state.create()
+    state.write_record(RunRecord("u", "letters", "default.letters", "letters", "external"))
+    with pytest.raises(MillraceError, match="belongs to pipeline 'letters'"):
+        show(place, as_json=False)
