@@ -67,6 +67,9 @@ class World:
         self.broken: Mapping[int, Object] = {}  # status of pods that don't come up, by index
         self.namespace_ends = False
         self.broker_away = False
+        self.ends: dict[
+            int, int
+        ] = {}  # of partitions of which the operator finds more than what was written at first
         self.settings = Settings()
         self.view: KafkaView | None = None
         self.writes: list[str] = []
@@ -157,7 +160,7 @@ class World:
             return
         failure = self.view.failure if self.view is not None else None
         seen = self.plane().observe()
-        lag = {p: 100 - record.offset for p, record in seen.claims.items()}
+        lag = {p: self.ends.get(p, 100) - record.offset for p, record in seen.claims.items()}
         if failure is not None and failure.code not in (10, 11):
             failure = None
         self.view = KafkaView(

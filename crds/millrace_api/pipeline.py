@@ -18,6 +18,8 @@ GROUP: Final = "millrace.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = "millrace.dev/v1alpha1"
 KIND: Final = "ConsumerPipeline"
+RESTARTED: Final = f"{GROUP}/restarted-at"
+"""Annotation of a pipeline: workers that were started under another value of it are started anew."""
 
 # What an API server adds to metadata; a manifest taken from a cluster has them, and they say nothing to a pipeline.
 SERVER_METADATA: Final = frozenset(

@@ -35,6 +35,11 @@ class WorkerView(Model):
     partitions: str = Field(
         max_length=1024, description="Partitions whose claims name it, for example 0-3, 7."
     )
+    lag: int | None = Field(
+        default=None,
+        ge=0,
+        description="Messages that wait in these partitions: two digits of it, renewed when the whole lag is.",
+    )
 
 
 class AttemptView(Model):

@@ -13,7 +13,7 @@ from typing import Literal
 
 from millrace.ownership.control_rules import holders
 from millrace.ownership.errors import shorten
-from millrace_api.tree import Tree
+from millrace_api.tree import Tree, get
 from millrace_operator import names
 from millrace_operator.objects import entries, number, text
 from millrace_operator.observed import KafkaView, Resource
@@ -100,11 +100,25 @@ def _figures(kafka: KafkaView, old: Tree) -> Mapping[str, object]:
         for partition, holder in holders(kafka.identity, kafka.claims, range(kafka.epoch.partitions)).items():
             if holder is not None:
                 owned.setdefault(holder, []).append(partition)
+        renewed = "lag" in found and found["lag"] != old.get("lag")
+        told = {number(worker, "index"): worker for worker in entries(old, "workers")}
         found["workers"] = [
-            {"index": index, "partitions": shorten(partitions)[:1024]}
+            _worker(index, partitions, kafka.lag, None if renewed else told.get(index))
             for index, partitions in sorted(owned.items())[:_WORKERS_TOLD]
         ]
     return found
+
+
+def _worker(index: int, partitions: Sequence[int], lag: Mapping[int, int], before: object) -> Tree:
+    """`before`: what was told of this worker, if that is good enough as long as it owns the same."""
+    worker: dict[str, object] = {"index": index, "partitions": shorten(partitions)[:1024]}
+    same = before is not None and text(before, "partitions") == worker["partitions"]
+    known = get(before, "lag") if same else None
+    if known is not None:
+        worker["lag"] = known
+    elif lag:
+        worker["lag"] = rounded(sum(lag.get(p, 0) for p in partitions), None)
+    return worker
 
 
 def _condition(resource: Resource, verdict: Verdict, now: float) -> Tree:

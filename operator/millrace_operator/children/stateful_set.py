@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from millrace_api import Amounts, ConsumerPipeline, Worker
+from millrace_api.pipeline import RESTARTED
 from millrace_api.tree import Tree
 from millrace_operator import names
 from millrace_operator.children.content import MANIFEST
@@ -49,12 +50,20 @@ def stateful_set(
             "template": {
                 "metadata": {
                     "labels": dict(names.labels(name)),
-                    **({"annotations": {names.CREDENTIALS: credentials}} if credentials else {}),
+                    **_annotations(pipeline, credentials),
                 },
                 "spec": _pod(pipeline, image, manifest, code),
             },
         },
     }
+
+
+def _annotations(pipeline: ConsumerPipeline, credentials: str) -> Mapping[str, Mapping[str, str]]:
+    """What rolls the workers although nothing else of them has changed."""
+    restarted = pipeline.metadata.annotations.get(RESTARTED, "")
+    given = {names.CREDENTIALS: credentials, RESTARTED: restarted}
+    annotations = {key: value for key, value in given.items() if value}
+    return {"annotations": annotations} if annotations else {}
 
 
 def _pod(pipeline: ConsumerPipeline, image: str, manifest: str, code: str | None) -> Tree:

@@ -358,3 +358,34 @@ def _move(world: World, what: str, value: int) -> None:
             world.reconcile()
             world.kubelet()
             world.clock.advance(1.0)
+
+
+def test_a_restart_is_an_annotation_that_rolls_the_workers_and_nothing_else() -> None:
+    world = running()
+    assert world.pipeline is not None
+    world.pipeline["metadata"]["annotations"] = {"millrace.dev/restarted-at": "2026-01-31T00:00:00+00:00"}
+    world.settle()
+
+    assert [write for write in world.writes if write.startswith(("apply", "epoch"))] == [
+        "apply ('StatefulSet', 'flights')"
+    ]
+    template = world.objects["StatefulSet", "flights"]["spec"]["template"]["metadata"]
+    assert template["annotations"] == {"millrace.dev/restarted-at": "2026-01-31T00:00:00+00:00"}
+    world.writes.clear()
+    world.settle()
+    assert not [write for write in world.writes if write.startswith("apply")]
+
+
+def test_the_lag_of_each_worker_is_told_and_renewed_with_the_whole() -> None:
+    world = running()
+    assert world.pipeline is not None
+    assert {w["index"]: w["lag"] for w in world.pipeline["status"]["workers"]} == {0: 300, 1: 300}
+
+    world.ends[0] = 140  # of 600: not worth a write
+    world.writes.clear()
+    world.settle()
+    assert not [write for write in world.writes if write.startswith("status")]
+    world.ends[0] = 740
+    world.settle()
+    assert world.pipeline["status"]["lag"] == 1200
+    assert sorted(w["lag"] for w in world.pipeline["status"]["workers"]) == [300, 940]

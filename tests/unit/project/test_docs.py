@@ -68,6 +68,8 @@ def test_a_command_in_the_documents_exists(body: str) -> None:
                 assert {word for word in given if word} <= targets, line
             case ["millrace", *given]:
                 _assert_millrace_knows(given, line)
+            case ["kubectl", "millrace", command, *given]:
+                _assert_help_has("millrace.cli.kubectl", [command], given, line)
             case _:
                 pass
 
@@ -80,8 +82,12 @@ def _assert_millrace_knows(words: list[str], line: str) -> None:
             break
         commands.append(word)
     commands = commands[:2] if commands[:1] in (["dlq"], ["offsets"]) else commands[:1]
+    _assert_help_has("millrace.cli", commands, words, line)
+
+
+def _assert_help_has(program: str, commands: list[str], words: list[str], line: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "millrace.cli", *commands, "--help"],
+        [sys.executable, "-m", program, *commands, "--help"],
         capture_output=True, text=True, timeout=60, env={**_env(), "COLUMNS": "200", "TERM": "dumb"},
     )  # fmt: skip
     assert done.returncode == 0, f"{line}: {done.stderr}"

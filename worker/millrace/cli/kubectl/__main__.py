@@ -1,0 +1,3 @@
+from millrace.cli.kubectl import main
+
+main()
