@@ -210,6 +210,7 @@ def test_of_a_stage_is_what_names_it() -> None:
         ("Unable to connect to the server: dial tcp: lookup nowhere: no such host", ExitCode.BROKER_UNREACHABLE),
         ('error: the server doesn\'t have a resource type "consumerpipelines"', ExitCode.SETUP),
         ('error: context "nope" does not exist', ExitCode.USAGE),
+        ("Error in configuration: context was not found for specified context: nope", ExitCode.USAGE),
         ('Error from server (Invalid): ConsumerPipeline "x" is invalid: spec.stages: Required value', ExitCode.MANIFEST),
         ("error: something nobody has seen", ExitCode.FAILED),
         ("", ExitCode.FAILED),

@@ -122,7 +122,7 @@ _BY_TEXT: Final[Sequence[tuple[str, ExitCode, str]]] = (
         "check --context, and that the cluster is up",
     ),
     (
-        r"context .* does not exist|no configuration|stat .*no such file|current-context",
+        r"context .* does not exist|context was not found|no configuration|stat .*no such file|current-context",
         ExitCode.USAGE,
         "see `kubectl config get-contexts`",
     ),
