@@ -223,7 +223,7 @@ def test_a_deleted_claims_group_stalls_the_pipeline(world: World) -> None:
 
 
 def test_a_deleted_group_with_a_new_state_takes_the_mirror_over(world: World, tmp_path: Path) -> None:
-    """The way out that ClaimLost's remedy describes."""
+    """The way out where `millrace offsets repair` is not at hand: a pipeline made anew."""
     settle(world.plane(), 1)
     world.broker.groups.commit_plain("g", {("flights", 2): OffsetAndMetadata(8)})
     world.broker.groups.delete("g.claims")
