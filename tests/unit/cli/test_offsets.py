@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from millrace.cli import offsets_shown
-from millrace.cli.offsets import Place, Request, parse_partitions, parse_position, reset, show
-from millrace.connectivity.ports import OffsetAndMetadata, Span
+from millrace.cli.offsets import Place, Request, parse_partitions, parse_position, repair, reset, show
+from millrace.clock import VirtualClock
+from millrace.connectivity.memory import MemoryBroker
+from millrace.connectivity.ports import Cluster, OffsetAndMetadata, Span
 from millrace.errors import ExitCode, MillraceError
 from millrace.local.state import RunRecord, StateDirectory
 from millrace.ownership.claim import OP, Claim
-from millrace.ownership.control_rules import Identity
+from millrace.ownership.control_plane import ControlPlane
+from millrace.ownership.control_rules import Fleet, Identity
 from millrace.ownership.epoch import Epoch
+from millrace.ownership.epoch_store import EpochFile
+from millrace.ownership.errors import ClaimLost
 from millrace.ownership.repositioning import To, ToOffset, ToTime, repairs, resets
 from millrace.ownership.rewriting import Sight
 from millrace_api import ConsumerPipeline, load
@@ -143,15 +148,15 @@ def test_a_collectors_rows_are_not_written_again_unasked() -> None:
 
     seen = sight()
     back, on = ({0: 2}, {0: 9})
-    asked = request("earliest")
-    _check_again(PIPELINE, asked, resets(seen.identity, seen.claims, on), seen)
+    plain = request("earliest")
+    _check_again(PIPELINE, plain, resets(seen.identity, seen.claims, on), seen)
     with pytest.raises(MillraceError, match="by-kind has their rows") as caught:
-        _check_again(PIPELINE, asked, resets(seen.identity, seen.claims, back), seen)
+        _check_again(PIPELINE, plain, resets(seen.identity, seen.claims, back), seen)
     assert "--again" in caught.value.remedy
     # of a lost claim the mirror tells how far it had come
-    _check_again(PIPELINE, asked, repairs(seen.identity, seen.epoch, seen.claims, {2: 6}), seen)
+    _check_again(PIPELINE, plain, repairs(seen.identity, seen.epoch, seen.claims, {2: 6}), seen)
     with pytest.raises(MillraceError, match="partitions 2 would"):
-        _check_again(PIPELINE, asked, repairs(seen.identity, seen.epoch, seen.claims, {2: 5}), seen)
+        _check_again(PIPELINE, plain, repairs(seen.identity, seen.epoch, seen.claims, {2: 5}), seen)
 
 
 @pytest.fixture
@@ -183,3 +188,112 @@ def test_a_state_of_another_pipeline_is_told(place: Place) -> None:
     state.write_record(RunRecord("u", "letters", "default.letters", "letters", "external"))
     with pytest.raises(MillraceError, match="belongs to pipeline 'letters'"):
         show(place, as_json=False)
+
+
+class Site:
+    """The place of runs whose broker is in memory."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.clock = place, VirtualClock()
+        self.broker = MemoryBroker(self.clock)
+        self.broker.create_topic("numbers", 3)
+        for p in range(3):
+            self.broker.append("numbers", p, [b"x"] * 10)
+        assert place.state is not None
+        self.state = StateDirectory(place.state)
+        self.state.create()
+        self.state.write_record(RunRecord("u", "numbers", "default.numbers", "numbers", "external"))
+
+    def connect(self, *_: object, **__: object) -> Cluster:
+        return self.broker.cluster(client_id="offsets")
+
+    def start(self) -> None:
+        """As a run does."""
+        plane = ControlPlane(
+            self.broker.cluster(client_id="op"),
+            EpochFile(self.state.epoch_file),
+            self.clock,
+            uid="u",
+            topic="numbers",
+            group="default.numbers",
+            claims_group="default.numbers.claims",
+        )
+        plane.reconcile(1, Fleet(1, frozenset({0}), frozenset({0})))
+        plane.reconcile(1, Fleet(1, frozenset({0}), frozenset({0})))
+
+    def offsets(self) -> dict[int, int]:
+        found = self.broker.groups.read("default.numbers.claims", "numbers", range(3), stable=True)
+        return {p: record.offset for p, record in found.items()}
+
+
+@pytest.fixture
+def site(place: Place, monkeypatch: pytest.MonkeyPatch) -> Site:
+    site = Site(place)
+    monkeypatch.setattr("millrace.local.visit.connect", site.connect)
+    return site
+
+
+def asked(
+    to: str | None, partitions: str | None = None, *, dry_run: bool = False, again: bool = False
+) -> Request:
+    return Request(to, to is None, partitions, dry_run, again)
+
+
+def test_before_anything_was_begun_there_is_nothing_to_reset_or_to_repair(site: Site) -> None:
+    with pytest.raises(MillraceError, match="nothing to reset") as caught:
+        reset(site.place, asked("latest"), as_json=False)
+    assert "startFrom" in caught.value.remedy
+    with pytest.raises(MillraceError, match="no claim is lost"):
+        repair(site.place, asked("latest"), as_json=False)
+
+
+def test_a_reset_from_the_command_to_the_next_run(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.start()
+    reset(site.place, asked("7", "0,2", dry_run=True), as_json=False)
+    assert "2 partitions would be set" in capsys.readouterr().out
+    assert site.offsets() == {0: 0, 1: 0, 2: 0}
+    reset(site.place, asked("7", "0,2"), as_json=False)
+    assert "2 partitions set" in capsys.readouterr().out
+    reset(site.place, asked("7", "0,2"), as_json=False)
+    assert "nothing to change" in capsys.readouterr().out
+    with pytest.raises(MillraceError, match="has their rows"):
+        reset(site.place, asked("3", "0"), as_json=False)
+    reset(site.place, asked("3", "0", again=True), as_json=False)
+    assert "the collector gets rows again" in capsys.readouterr().out
+    with pytest.raises(MillraceError, match="partitions 1 of numbers have no such offset"):
+        reset(site.place, asked("11", "1"), as_json=False)
+    site.start()
+    assert site.offsets() == {0: 3, 1: 0, 2: 7}
+
+
+def test_a_repair_from_the_command_to_the_next_run(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.start()
+    reset(site.place, asked("7"), as_json=False)
+    site.broker.groups.delete("default.numbers.claims")
+    with pytest.raises(ClaimLost, match="claims are lost") as lost:
+        site.start()
+    assert "millrace offsets repair MANIFEST --from-group" in lost.value.remedy
+    with pytest.raises(ClaimLost):
+        reset(site.place, asked("7"), as_json=False)
+    with pytest.raises(MillraceError, match="has their rows"):
+        repair(site.place, asked("earliest"), as_json=False)
+    repair(site.place, asked(None, "1"), as_json=True)
+    show(site.place, as_json=True)
+    answers = capsys.readouterr().out.split("\n}\n")
+    standing = [row["standing"] for row in json.loads(answers[-2] + "}")["partitions"]]
+    assert standing == ["lost", "ours", "lost"]
+    repair(site.place, asked("latest"), as_json=False)
+    site.start()
+    assert site.offsets() == {0: 10, 1: 7, 2: 10}
+
+
+def test_anothers_claims_are_taken_over_only_when_that_is_said(site: Site) -> None:
+    site.start()
+    site.state.write_record(RunRecord("v", "numbers", "default.numbers", "numbers", "external"))
+    site.state.epoch_file.unlink()
+    with pytest.raises(MillraceError, match="belong to another pipeline or run") as caught:
+        repair(site.place, asked(None), as_json=False)
+    assert caught.value.code is ExitCode.CLAIM_FOREIGN
+    repair(site.place, Request(None, True, None, dry_run=False, again=False, take_over=True), as_json=False)
+    claims = site.broker.groups.read("default.numbers.claims", "numbers", range(3), stable=True)
+    assert {claim.uid for r in claims.values() if (claim := Claim.decode(r.metadata))} == {"v"}
