@@ -143,7 +143,6 @@ def test_a_manifest_is_checked_here_and_then_by_the_server(desk: Desk) -> None:
     refused = desk.millrace("validate", "-f", desk.write(other))  # sound by itself
     assert refused.returncode == ExitCode.MANIFEST
     assert "spec.source" in refused.stderr
-    assert "(Invalid)" in refused.stderr or "is invalid" in refused.stderr
     unsound = desk.millrace("validate", "-f", desk.write({**MANIFEST, "spec": {**spec, "stages": []}}))
     assert (unsound.returncode, "spec.stages" in unsound.stderr) == (ExitCode.MANIFEST, True)
     assert desk.get()["spec"]["source"]["groupId"] == "g"

@@ -212,6 +212,7 @@ def test_of_a_stage_is_what_names_it() -> None:
         ('error: context "nope" does not exist', ExitCode.USAGE),
         ("Error in configuration: context was not found for specified context: nope", ExitCode.USAGE),
         ('Error from server (Invalid): ConsumerPipeline "x" is invalid: spec.stages: Required value', ExitCode.MANIFEST),
+        ('The ConsumerPipeline "x" is invalid: spec.source: Invalid value: "object": groupId', ExitCode.MANIFEST),
         ("error: something nobody has seen", ExitCode.FAILED),
         ("", ExitCode.FAILED),
     ],

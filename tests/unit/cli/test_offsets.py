@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli import offsets_shown
-from millrace.cli.offsets import Place, Request, parse_partitions, parse_position, repair, reset, show
+from millrace.cli.offsets import shown
+from millrace.cli.offsets.commands import (
+    Place,
+    Request,
+    parse_partitions,
+    parse_position,
+    repair,
+    reset,
+    show,
+)
 from millrace.clock import VirtualClock
 from millrace.connectivity.memory import MemoryBroker
 from millrace.connectivity.ports import Cluster, OffsetAndMetadata, Span
@@ -103,7 +111,7 @@ def test_partitions() -> None:
 
 
 def test_each_partition_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {row.partition: row for row in offsets_shown.rows(sight())}
+    rows = {row.partition: row for row in shown.rows(sight())}
     assert [rows[p].standing for p in range(5)] == [
         "ours",
         "ours",
@@ -112,11 +120,11 @@ def test_each_partition_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]
         "unclaimed",
     ]
     assert (rows[0].difference, rows[0].lag, rows[3].uid, rows[3].lag) == (-4, 3, "v", None)
-    offsets_shown.stand(sight(), None, as_json=False)
+    shown.stand(sight(), None, as_json=False)
     told = capsys.readouterr().out
     for words in ("parked", "worker 0", "-4", "lost", "(v)", "offsets reset --from-group", "offsets repair"):
         assert words in told
-    offsets_shown.stand(sight(), 4711, as_json=True)
+    shown.stand(sight(), 4711, as_json=True)
     answer = json.loads(capsys.readouterr().out)
     assert (answer["claimsGroup"], answer["running"], len(answer["partitions"])) == ("g.claims", True, 5)
 
@@ -124,7 +132,7 @@ def test_each_partition_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]
 def test_changes_come_with_what_they_lead_to(capsys: pytest.CaptureFixture[str]) -> None:
     seen = sight()
     found = resets(seen.identity, seen.claims, {0: 2, 1: 8})
-    offsets_shown.changes("reset", found, seen, PIPELINE, dry_run=False, as_json=False)
+    shown.changes("reset", found, seen, PIPELINE, dry_run=False, as_json=False)
     told = capsys.readouterr().out
     for words in (
         "2 partitions set",
@@ -134,7 +142,7 @@ def test_changes_come_with_what_they_lead_to(capsys: pytest.CaptureFixture[str])
     ):
         assert words in told
     anew = repairs(seen.identity, seen.epoch, seen.claims, {2: 6, 3: 9})
-    offsets_shown.changes("repair", anew, seen, PIPELINE, dry_run=True, as_json=True)
+    shown.changes("repair", anew, seen, PIPELINE, dry_run=True, as_json=True)
     answer = json.loads(capsys.readouterr().out)
     assert answer["dryRun"] is True
     assert [(c["partition"], c["before"], c["after"], c["why"]) for c in answer["changes"]] == [
@@ -144,7 +152,7 @@ def test_changes_come_with_what_they_lead_to(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_collectors_rows_are_not_written_again_unasked() -> None:
-    from millrace.cli.offsets import _check_again
+    from millrace.cli.offsets.commands import _check_again
 
     seen = sight()
     back, on = ({0: 2}, {0: 9})

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from millrace.cli.dlq.app import dlq
-from millrace.cli.offsets_app import offsets
+from millrace.cli.offsets.app import offsets
 from millrace.cli.options import Debug, Format, Kafka, Manifest, Output, Secrets, State
 
 app = typer.Typer(

@@ -106,6 +106,7 @@ _BY_REASON: Final[Mapping[str, tuple[ExitCode, str]]] = {
 }
 # What kubectl says of itself, with no reason of the API's.
 _BY_TEXT: Final[Sequence[tuple[str, ExitCode, str]]] = (
+    (r"is invalid:|error validating|error parsing|strict decoding", ExitCode.MANIFEST, "mend what is named"),
     (
         r"doesn't have a resource type|no matches for kind",
         ExitCode.SETUP,
@@ -126,7 +127,6 @@ _BY_TEXT: Final[Sequence[tuple[str, ExitCode, str]]] = (
         ExitCode.USAGE,
         "see `kubectl config get-contexts`",
     ),
-    (r"error validating|error parsing|strict decoding", ExitCode.MANIFEST, "mend what is named"),
 )
 
 

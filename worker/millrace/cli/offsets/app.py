@@ -51,8 +51,8 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show each partition's claim, the consumer group's offset beside it, and what the log holds."""
-    from millrace.cli.offsets import Place
-    from millrace.cli.offsets import show as command
+    from millrace.cli.offsets.commands import Place
+    from millrace.cli.offsets.commands import show as command
 
     command(Place(manifest, kafka, state, secrets), output is Output.JSON)
 
@@ -77,8 +77,8 @@ def reset(
 
     Messages below the new offsets are not processed; those from there on are, also if they were before.
     """
-    from millrace.cli.offsets import Place, Request
-    from millrace.cli.offsets import reset as command
+    from millrace.cli.offsets.commands import Place, Request
+    from millrace.cli.offsets.commands import reset as command
 
     request = Request(to, from_group, partitions, dry_run, again)
     command(Place(manifest, kafka, state, secrets), request, output is Output.JSON)
@@ -106,8 +106,8 @@ def repair(
 
     Claims that are as they should be are left alone.
     """
-    from millrace.cli.offsets import Place, Request
-    from millrace.cli.offsets import repair as command
+    from millrace.cli.offsets.commands import Place, Request
+    from millrace.cli.offsets.commands import repair as command
 
     request = Request(to, from_group, partitions, dry_run, again, take_over)
     command(Place(manifest, kafka, state, secrets), request, output is Output.JSON)

@@ -1,4 +1,4 @@
-"""`millrace offsets`: the claims of a local run shown, set elsewhere, and written anew when they are lost."""
+"""What `millrace offsets` does: the requests understood, refused where they have to be, and carried out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.cli import offsets_shown as shown
+from millrace.cli.offsets import shown
 from millrace.clock import SystemClock
 from millrace.errors import ExitCode, MillraceError
 from millrace.local.visit import Visit, visit
