@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -17,6 +17,7 @@ from millrace.ownership.control_plane import Interrupted
 from millrace_api import ConsumerPipeline
 from millrace_api.tree import Tree
 from millrace_operator import children, names
+from millrace_operator.absent_pods import AbsentPods
 from millrace_operator.cache import Cache
 from millrace_operator.cluster import Cluster, Conflict, Refused
 from millrace_operator.epochs import EpochMap
@@ -37,6 +38,7 @@ from millrace_operator.outcome import Outcome
 from millrace_operator.reconcile import reconcile
 from millrace_operator.recorder import Recorder
 from millrace_operator.resources import claim_of, code_of, resource_of, secret_of, secret_values
+from millrace_operator.seal import Seal
 from millrace_operator.work_queue import Key
 
 ConnectKafka = Callable[[ConsumerPipeline, Mapping[str, str] | None], KafkaCluster]
@@ -65,9 +67,12 @@ class Controller:
         clock: Clock,
         settings: Settings,
         threads: Threads,
+        seal: Seal,
     ) -> None:
         self._cluster, self._cache, self._pipelines = cluster, cache, pipelines
         self._connect, self._clock, self._settings, self._threads = connect, clock, settings, threads
+        self._seal = seal
+        self._absent = AbsentPods(cluster, clock, settings.not_created_after)
         self._recorder = Recorder(cluster, clock)
         self._memory: dict[Key, _Memory] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -88,7 +93,11 @@ class Controller:
             memory.view = await self._threads.look(memory.kafka)
             observed, _ = await self._observe(key, resource)  # epoch 0 may have been published
             outcome = reconcile(observed, self._clock.time())
-        await self._carry_out(key, resource, outcome, memory)
+        try:
+            await self._carry_out(key, resource, outcome, memory)
+        except Refused as refusal:
+            await self._tell(resource, reconcile(replace(observed, refused=refusal.what), self._clock.time()))
+            raise
         if outcome.finalizers == () and resource.deleted is not None:
             return None
         return 0.0 if outcome.kafka is not None and outcome.kafka.why == "act" else outcome.requeue_after
@@ -113,16 +122,19 @@ class Controller:
                 name = spec.kafka.credentials.secret_ref.name
                 secret = await self._cluster.get(SECRETS, resource.namespace, name)
         memory = self._memory.get(key)
+        children_, pods = self._cache.children(key, resource.uid), self._cache.pods(key, names.WORKER)
+        stateful = children_.get(("StatefulSet", resource.name))
         observed = Observed(
             resource,
             self._settings,
-            children=self._cache.children(key, resource.uid),
-            pods=self._cache.pods(key, names.WORKER),
+            children=children_,
+            pods=pods,
             collector_pods=self._cache.pods(key, names.DRIVER, names.EXECUTOR),
             claim=claim,
+            absent=await self._absent.why(key, stateful, len(pods)),
             nodes_lost=dict(self._cache.nodes_lost),
             code=code,
-            secret=secret_of(secret),
+            secret=secret_of(secret, self._seal),
             kafka=memory.view if memory is not None and memory.of[0] == resource.uid else None,
             namespace_ends=resource.deleted is not None and await self._namespace_ends(resource.namespace),
         )
@@ -175,6 +187,7 @@ class Controller:
             return live
 
     def _forget(self, key: Key) -> None:
+        self._absent.forget(key)
         memory = self._memory.pop(key, None)
         if memory is not None:  # not waited for: a client may take its time to close
             closing = asyncio.create_task(self._threads.close(memory.kafka))
@@ -204,13 +217,16 @@ class Controller:
                 level = "warning" if isinstance(event, Interrupted) else "info"
                 self._log.log(_LEVELS[level], "protocol", namespace=key[0], pipeline=key[1], did=str(event))
             memory.view = memory.kafka.view
+        await self._tell(resource, outcome)
+
+    async def _tell(self, resource: Resource, outcome: Outcome) -> None:
         if outcome.status is not None:
             changes: dict[str, object] = {"status": _replaced(outcome.status, resource)}
             if (
                 outcome.exact
             ):  # what follows from it must not rest on what was seen before another write of ours
                 changes["metadata"] = {"resourceVersion": resource.version}
-            await self._cluster.patch(PIPELINES, namespace, resource.name, changes, status=True)
+            await self._cluster.patch(PIPELINES, resource.namespace, resource.name, changes, status=True)
         for happened in outcome.events:
             await self._recorder.record(resource, happened)
 

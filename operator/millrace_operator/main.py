@@ -22,9 +22,10 @@ import structlog
 import typer
 
 from millrace.clock import SystemClock
-from millrace_operator import handlers
+from millrace_operator import handlers, seal
 from millrace_operator.cache import Cache
 from millrace_operator.cluster.real import RealCluster
+from millrace_operator.code_watch import watch_code
 from millrace_operator.connecting import connect
 from millrace_operator.controller import Controller
 from millrace_operator.health import Health, serve
@@ -128,7 +129,8 @@ async def _work(options: Options, cluster: RealCluster, health: Health, stop: as
         settings = Settings(
             image=options.image, spark_image=options.spark_image, service_monitors=cache.service_monitors
         )
-        controller = Controller(cluster, cache, pipelines, connect, clock, settings, threads)
+        sealed = await seal.load(cluster, options.lease_namespace, f"{options.lease}-seal")
+        controller = Controller(cluster, cache, pipelines, connect, clock, settings, threads, sealed)
         controllers.append(controller)
         queue = WorkQueue(controller.reconcile_one, concurrency=options.concurrency)
         cache.tell(queue.add)
@@ -138,6 +140,7 @@ async def _work(options: Options, cluster: RealCluster, health: Health, stop: as
             group.create_task(leadership.keep())
             group.create_task(_never_ends(filling))
             group.create_task(queue.run())
+            group.create_task(watch_code(cluster, pipelines, queue.add, namespace=options.namespace))
             group.create_task(_watch(registry, options.namespace, stop))
             health.ready = True
     finally:

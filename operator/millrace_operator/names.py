@@ -13,7 +13,7 @@ FINALIZER: Final = f"{GROUP}/drain"
 PIPELINE: Final = f"{GROUP}/pipeline"  # label: name of the pipeline
 APPLIED: Final = f"{GROUP}/applied"  # annotation: hash of what was applied last
 EPOCH: Final = f"{GROUP}/epoch"  # annotation of a pod: the epoch that it was told of
-CREDENTIALS: Final = f"{GROUP}/credentials"  # annotation of the pod template: hash of the Secret's content
+CREDENTIALS: Final = f"{GROUP}/credentials"  # annotation of the pod template: mark of the Secret (seal)
 ATTEMPT: Final = f"{GROUP}/attempt"  # label of a driver's pod: number of the attempt
 
 # what a pod is, in the label `component`

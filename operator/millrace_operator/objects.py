@@ -67,6 +67,7 @@ EVENTS: Final = Kind("events.k8s.io/v1", "Event", "events")
 ROLES: Final = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
 ROLE_BINDINGS: Final = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 CLAIMS: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+CORE_EVENTS: Final = Kind("v1", "Event", "events")  # the same, with fields by which one may ask for them
 NAMESPACES: Final = Kind("v1", "Namespace", "namespaces", namespaced=False)
 
 CHILDREN: Final = (

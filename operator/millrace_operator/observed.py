@@ -40,11 +40,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What may be known of the Secret with the credentials: never a value."""
+    """What may be known of the Secret with the credentials: never a value. `mark`: see `seal`."""
 
     name: str
-    keys: frozenset[str]
-    digest: str
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class Settings:
     Attributes:
         image: of workers whose manifest names none; "": it must name one. spark_image: of collectors.
         service_monitors: whether the API server knows that kind.
-        not_created_after: seconds after which a pod that does not come into being is worth a word.
+        not_created_after: seconds after which it is asked why pods don't come into being.
         crash_deadline: seconds of a worker's crash loop after which what it holds may be passed on (R5).
         drain_deadline: seconds that a deletion waits for workers and broker before it goes on without.
         settled_look: seconds between two looks at Kafka while nothing is to be done; unsettled_look: while there is.
@@ -105,7 +104,7 @@ class Settings:
     image: str = ""
     spark_image: str = ""
     service_monitors: bool = False
-    not_created_after: float = 30.0
+    not_created_after: float = 5.0
     crash_deadline: float = 120.0
     drain_deadline: float = 180.0
     settled_look: float = 30.0
@@ -120,6 +119,8 @@ class Observed:
     code: `data` of the ConfigMap with the functions; None: it is not there, or the manifest names none.
     kafka: None: not looked at yet.
     claim: the one that the storage names; None: it is not there, or none is named.
+    refused: why the API server took a child not as it should be, at the last attempt; "": it took all.
+    absent: why pods of the StatefulSet don't come into being; "": they do, or nobody knows.
     namespace_ends: the namespace is being deleted.
     """
 
@@ -131,6 +132,8 @@ class Observed:
     code: Mapping[str, str] | None = None
     secret: Secret | None = None
     kafka: KafkaView | None = None
+    refused: str = ""
+    absent: str = ""
     namespace_ends: bool = False
     collector_pods: tuple[Tree, ...] = ()
     claim: Claim | None = None

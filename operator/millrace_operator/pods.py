@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from millrace.errors import ExitCode
@@ -96,7 +96,7 @@ def crew(
         running.add(index)
         ending = bool(text(pod, "metadata", "deletionTimestamp"))
         gone_since = nodes_lost.get(text(pod, "spec", "nodeName"))
-        trouble = _trouble(index, pod, gone_since)
+        trouble = _trouble(index, pod, gone_since, ending=ending)
         if trouble is None:
             if is_ready(pod) and not ending:
                 ready.add(index)
@@ -147,10 +147,12 @@ def _condition(pod: Tree, kind: str) -> str:
     return text(next(found, None), "status")
 
 
-def _trouble(index: int, pod: Tree, gone_since: float | None) -> Trouble | None:
+def _trouble(index: int, pod: Tree, gone_since: float | None, *, ending: bool) -> Trouble | None:
     if gone_since is not None:
         node = text(pod, "spec", "nodeName")
         return Trouble(index, "NodeLost", f"node {node} has not been heard of", gone_since)
+    if ending:
+        return None  # it ends because it was told to
     if _condition(pod, "PodScheduled") == "False":
         return _unschedulable(index, pod)
     for status in entries(pod, "status", "containerStatuses"):
@@ -174,11 +176,20 @@ def _of_container(index: int, status: object) -> Iterator[Trouble]:
         yield Trouble(index, "ImagePullFailed", f"image {image} can't be pulled ({waiting})")
     elif waiting in CONFIG:
         yield Trouble(index, "PodRefused", text(status, "state", "waiting", "message") or waiting)
-    ended = get(get(status, "state"), "terminated")
+    ended, before = get(get(status, "state"), "terminated"), get(get(status, "lastState"), "terminated")
     if ended is None and waiting == "CrashLoopBackOff":
-        ended = get(get(status, "lastState"), "terminated")
+        ended = before
     if ended is not None:
         yield _ended(index, status, ended)
+    elif _starts_again(status, before):
+        # the trouble is not over because it is being tried again; but nobody acts for a worker that may get through
+        yield replace(_ended(index, status, before), since=None)
+
+
+def _starts_again(status: object, before: object) -> bool:
+    """Whether the container was started anew after a failure, more than once, and is not ready yet."""
+    failed = before is not None and number(before, "exitCode") != 0
+    return failed and number(status, "restartCount") > 1 and get(status, "ready") is not True
 
 
 def _ended(index: int, status: object, ended: object) -> Trouble:

@@ -117,7 +117,7 @@ def _inputs(observed: Observed, pipeline: ConsumerPipeline) -> tuple[_Inputs | N
         code = _mounted_code(observed, template)
         if code is None:
             return None, lacking
-    credentials = observed.secret.digest if observed.secret is not None else ""
+    credentials = observed.secret.mark if observed.secret is not None else ""
     if kafka.credentials is not None and observed.secret is None:
         name = kafka.credentials.secret_ref.name
         lacking = ("SecretMissing", f"there is no Secret {name} (spec.kafka.credentials.secretRef)")

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from millrace_api import ConsumerPipeline, InvalidManifest, Problem, parse
 from millrace_api.tree import Tree
-from millrace_operator.objects import digest, entries, mapping, number, text
+from millrace_operator.objects import entries, mapping, number, text
 from millrace_operator.observed import Claim, Resource, Secret
+from millrace_operator.seal import Seal
 from millrace_operator.times import unix
 
 
@@ -44,11 +45,11 @@ def code_of(tree: Tree | None) -> Mapping[str, str] | None:
     return {key: value for key, value in mapping(tree, "data").items() if isinstance(value, str)}
 
 
-def secret_of(tree: Tree | None) -> Secret | None:
+def secret_of(tree: Tree | None, seal: Seal) -> Secret | None:
     if tree is None:
         return None
-    data = mapping(tree, "data")
-    return Secret(text(tree, "metadata", "name"), frozenset(data), digest(dict(data)))
+    namespace, name = (text(tree, "metadata", part) for part in ("namespace", "name"))
+    return Secret(name, seal.mark(namespace, name, mapping(tree, "data")))
 
 
 def claim_of(tree: Tree | None) -> Claim | None:

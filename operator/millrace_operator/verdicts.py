@@ -51,8 +51,11 @@ def verdicts(
     """`lacking`: what workers can't start without, as reason and message."""
     view = observed.kafka
     source = _source(view)
-    settled = way.settled and lacking is None
-    workers = _workers(crew, wanted, lacking, settled=settled)
+    if observed.refused:
+        lacking = (_refusal(observed.refused, "ChildRefused"), observed.refused)
+    absent = (_refusal(observed.absent, "PodsRefused"), observed.absent) if observed.absent else None
+    settled = way.settled and lacking is None and absent is None
+    workers = _workers(crew, wanted, lacking, absent, settled=settled)
     parts = [source, workers, job.verdict]
     bad = next((part for part in parts if part.status != "True"), None)
     stalled = _stalled(view, job)
@@ -65,7 +68,7 @@ def verdicts(
     else:
         found.append(Verdict("Ready", "False", bad.reason, bad.message))
     found += parts
-    found += _degraded(view, crew)
+    found += _degraded(view, crew, absent)
     if stalled is not None:
         found.append(stalled)
     elif not settled:
@@ -94,7 +97,14 @@ def _source(view: KafkaView | None) -> Verdict:
     return Verdict("SourceReady", "True", "Reachable", f"{view.partitions} partitions")
 
 
-def _workers(crew: Crew, wanted: int, lacking: tuple[str, str] | None, *, settled: bool) -> Verdict:
+def _workers(
+    crew: Crew,
+    wanted: int,
+    lacking: tuple[str, str] | None,
+    absent: tuple[str, str] | None,
+    *,
+    settled: bool,
+) -> Verdict:
     if lacking is not None:
         return Verdict("WorkersReady", "False", *lacking)
     if crew.troubles:
@@ -102,16 +112,24 @@ def _workers(crew: Crew, wanted: int, lacking: tuple[str, str] | None, *, settle
         same = [str(trouble.index) for trouble in crew.troubles if trouble.reason == worst.reason]
         who = f"worker {same[0]}" if len(same) == 1 else f"workers {', '.join(same[:10])}"
         return Verdict("WorkersReady", "False", worst.reason, f"{who}: {worst.message}")
+    if absent is not None:
+        return Verdict("WorkersReady", "False", *absent)
     if not settled or crew.ready < wanted:
         return Verdict("WorkersReady", "False", "Starting" if wanted else "Stopping")
     return Verdict("WorkersReady", "True", "AllReady" if wanted else "NoneWanted")
 
 
-def _degraded(view: KafkaView | None, crew: Crew) -> Iterator[Verdict]:
+def _refusal(said: str, otherwise: str) -> str:
+    return "QuotaExceeded" if "exceeded quota" in said else otherwise
+
+
+def _degraded(view: KafkaView | None, crew: Crew, absent: tuple[str, str] | None) -> Iterator[Verdict]:
     if crew.troubles and crew.ready:
         worst = crew.troubles[0]
         message = f"worker {worst.index}: {worst.message}; its partitions wait, the others go on"
         yield Verdict("Degraded", "True", worst.reason, message)
+    elif absent is not None and crew.ready:
+        yield Verdict("Degraded", "True", absent[0], f"some workers can't be made: {absent[1]}")
     elif view is not None and view.strays:
         message = (
             f"{', '.join(view.strays[:3])[:200]} is subscribed in the pipeline's group; it disturbs nothing but what lag "

@@ -114,4 +114,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+# why pods of a StatefulSet don't come into being is told in events only
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
 {{- end }}

@@ -43,7 +43,7 @@ def workers(
 ) -> Sequence[Tree]:
     """The ConfigMaps that the workers mount and the StatefulSet, in the order in which they must be made.
 
-    `credentials`: hash of the Secret's content, "" without one.
+    `credentials`: mark of the Secret, "" without one.
     """
     manifest = content.manifest(resource, pipeline)
     maps = [manifest] if code is None else [manifest, content.code(pipeline, code)]

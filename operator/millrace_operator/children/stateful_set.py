@@ -34,7 +34,7 @@ def stateful_set(
     code: str | None,
     credentials: str,
 ) -> Tree:
-    """`manifest`, `code`: names of ConfigMaps. `credentials`: hash of the Secret's content: another one rolls."""
+    """`manifest`, `code`: names of ConfigMaps. `credentials`: mark of the Secret: another one rolls."""
     name = pipeline.metadata.name
     return {
         "apiVersion": "apps/v1",

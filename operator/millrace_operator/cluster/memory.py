@@ -32,16 +32,27 @@ class MemoryCluster:
     async def get(self, kind: Kind, namespace: str, name: str) -> Tree | None:
         return copy.deepcopy(self._objects.get((kind.name, namespace, name)))
 
-    async def list(self, kind: Kind, *, namespace: str = "", labels: str = "") -> Listing:
+    async def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        only_metadata: bool = False,
+    ) -> Listing:
         found = [
-            copy.deepcopy(tree)
+            _part(tree, only_metadata=only_metadata)
             for (name, space, _), tree in sorted(self._objects.items())
-            if name == kind.name and namespace in ("", space) and _selected(tree, labels)
+            if name == kind.name
+            and namespace in ("", space)
+            and _selected(tree, labels)
+            and _of_fields(tree, fields)
         ]
         return Listing(found, str(self._newest))
 
     async def watch(
-        self, kind: Kind, *, namespace: str = "", labels: str = "", since: str
+        self, kind: Kind, *, namespace: str = "", labels: str = "", since: str, only_metadata: bool = False
     ) -> AsyncIterator[Change]:
         at = int(since)
         while True:
@@ -49,7 +60,7 @@ class MemoryCluster:
                 at = version
                 space = text(tree, "metadata", "namespace")
                 if tree["kind"] == kind.name and namespace in ("", space) and _selected(tree, labels):
-                    yield Change(what, copy.deepcopy(tree))  # type: ignore[arg-type]
+                    yield Change(what, _part(tree, only_metadata=only_metadata))  # type: ignore[arg-type]
             async with self._told:
                 if self._newest <= at:
                     await self._told.wait()
@@ -192,4 +203,13 @@ def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> _Object:
 def _selected(tree: Tree, labels: str) -> bool:
     found = mapping(tree, "metadata", "labels")
     pairs = (pair.partition("=") for pair in labels.split(",") if pair)
-    return all(found.get(key) == value for key, _, value in pairs)
+    return all((found.get(key.rstrip("!")) == value) is not key.endswith("!") for key, _, value in pairs)
+
+
+def _of_fields(tree: Tree, fields: str) -> bool:
+    pairs = (pair.partition("=") for pair in fields.split(",") if pair)
+    return all(text(tree, *path.split(".")) == value for path, _, value in pairs)
+
+
+def _part(tree: Tree, *, only_metadata: bool) -> Tree:
+    return copy.deepcopy({"metadata": tree["metadata"]} if only_metadata else tree)

@@ -49,11 +49,21 @@ class Cluster(Protocol):
     async def get(self, kind: Kind, namespace: str, name: str) -> Tree | None:
         """None if it is not there."""
 
-    async def list(self, kind: Kind, *, namespace: str = "", labels: str = "") -> Listing:
-        """namespace "": all. labels: a selector, "" for all. A kind that the API server does not know is Refused."""
+    async def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        only_metadata: bool = False,
+    ) -> Listing:
+        """namespace "": all. labels, fields: selectors, "" for all. A kind that the API server does not know is Refused.
+        only_metadata: of each object nothing but its metadata, which costs a fraction.
+        """
 
     def watch(
-        self, kind: Kind, *, namespace: str = "", labels: str = "", since: str
+        self, kind: Kind, *, namespace: str = "", labels: str = "", since: str, only_metadata: bool = False
     ) -> AsyncIterator[Change]:
         """Changes after a version, until the API server ends it (minutes). Raises Expired."""
 

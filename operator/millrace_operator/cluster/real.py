@@ -20,6 +20,8 @@ from millrace_operator.objects import KINDS, Kind, entries, mapping, text
 
 _TIMEOUT = 30.0  # seconds for an answer
 _WATCH = 300  # seconds after which the API server ends a watch
+_JSON = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _TYPES = {"ADDED", "MODIFIED", "DELETED", "BOOKMARK"}
 
 
@@ -52,15 +54,25 @@ class RealCluster:
         status, body = await self._ask("GET", kind.path(namespace, name))
         return None if status == 404 else _good(status, body)
 
-    async def list(self, kind: Kind, *, namespace: str = "", labels: str = "") -> Listing:
+    async def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        only_metadata: bool = False,
+    ) -> Listing:
         query = {"labelSelector": labels} if labels else {}
-        body = _good(*await self._ask("GET", kind.path(namespace), query))
+        query |= {"fieldSelector": fields} if fields else {}
+        accept = _METADATA.format("List") if only_metadata else _JSON
+        body = _good(*await self._ask("GET", kind.path(namespace), query, accept=accept))
         standing = {"apiVersion": kind.api_version, "kind": kind.name}  # a list's items come without
         items = [{**standing, **item} for item in entries(body, "items") if isinstance(item, Mapping)]
         return Listing(items, text(body, "metadata", "resourceVersion"))
 
     async def watch(
-        self, kind: Kind, *, namespace: str = "", labels: str = "", since: str
+        self, kind: Kind, *, namespace: str = "", labels: str = "", since: str, only_metadata: bool = False
     ) -> AsyncIterator[Change]:
         query = {
             "watch": "1",
@@ -69,7 +81,10 @@ class RealCluster:
             "timeoutSeconds": str(_WATCH),
         }
         query |= {"labelSelector": labels} if labels else {}
-        answer = await self._call("GET", kind.path(namespace), query, timeout=_WATCH + _TIMEOUT)
+        accept = _METADATA.format("") if only_metadata else _JSON
+        answer = await self._call(
+            "GET", kind.path(namespace), query, timeout=_WATCH + _TIMEOUT, accept=accept
+        )
         try:
             if answer.status != 200:
                 _good(answer.status, _parsed(await answer.read() or b""))
@@ -126,9 +141,10 @@ class RealCluster:
         path: str,
         query: Mapping[str, str] | None = None,
         body: Tree | None = None,
-        kind: str = "application/json",
+        kind: str = _JSON,
+        accept: str = _JSON,
     ) -> tuple[int, Tree]:
-        answer = await self._call(method, path, query or {}, body, kind)
+        answer = await self._call(method, path, query or {}, body, kind, accept=accept)
         try:
             return answer.status, _parsed(await answer.read() or b"")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -140,10 +156,11 @@ class RealCluster:
         path: str,
         query: Mapping[str, str],
         body: Tree | None = None,
-        kind: str = "application/json",
+        kind: str = _JSON,
         timeout: float = _TIMEOUT,
+        accept: str = _JSON,
     ) -> RESTResponse:
-        headers = {"Content-Type": kind, "Accept": "application/json"}
+        headers = {"Content-Type": kind, "Accept": accept}
         url = f"{self._api.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
