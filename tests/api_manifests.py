@@ -112,6 +112,7 @@ VALID: Mapping[str, Mapping[str, object]] = {
     "as it is": {},
     "no replicas: parked": {"spec/replicas": 0},
     "suspended": {"spec/suspend": True},
+    "nothing is to stay": {"spec/deletionPolicy": "Delete"},
     "all of a worker's pod": {
         "spec/nodeLost": {"after": "1h30m"},
         "spec/worker": {
@@ -317,7 +318,10 @@ VALID: Mapping[str, Mapping[str, object]] = {
 
 _KINDS = "map, flatMap, filter, batch, reduce, produce, collect"
 _STAGE_KEYS = f"known here: name, {_KINDS}"
-_SPEC_KEYS = "known here: replicas, suspend, nodeLost, kafka, source, stages, deadLetter, delivery, commit, worker, storage"
+_SPEC_KEYS = (
+    "known here: replicas, suspend, deletionPolicy, nodeLost, kafka, source, stages, deadLetter, delivery, commit, worker, "
+    "storage"
+)
 _LATER = "leave it out; a later version will have it"
 _AT = "spec.stages[4].collect"
 _MAP = {"name": "more", "map": {"function": "m:f"}}
@@ -908,11 +912,6 @@ BAD = (
         "scaling",
         {"spec/scaling": {"minReplicas": 1}},
         (f"spec.scaling: scaling is not available in this version\n    {_LATER}",),
-    ),
-    Bad(
-        "deletionPolicy",
-        {"spec/deletionPolicy": "Retain"},
-        (f"spec.deletionPolicy: deletionPolicy is not available in this version\n    {_LATER}",),
     ),
     Bad(
         "more in a batch than a worker may hold, for longer than a stage may",

@@ -16,16 +16,18 @@ import yaml
 from millrace.channel.backlog import Backlog
 from millrace.clock import VirtualClock
 from millrace.connectivity.memory import MemoryBroker
-from millrace.connectivity.ports import Span
-from millrace.errors import ExitCode, MillraceError
+from millrace.connectivity.memory.faults import Call
+from millrace.connectivity.ports import BrokerUnreachable, Span
+from millrace.connectivity.ports import Cluster as KafkaCluster
 from millrace.ownership.claim import Claim
-from millrace.ownership.control_plane import ControlPlane, Interrupted
+from millrace.ownership.control_plane import Interrupted
 from millrace.ownership.epoch import Epoch
 from millrace.ownership.epoch_store import EpochConflict, Published
-from millrace_api import InvalidManifest, parse
+from millrace_api import ConsumerPipeline, InvalidManifest, parse
 from millrace_operator import names
+from millrace_operator.kafka import PipelineKafka
 from millrace_operator.observed import Claim as Claim_
-from millrace_operator.observed import Failure, KafkaView, Observed, Resource, Secret, Settings
+from millrace_operator.observed import KafkaView, Observed, Resource, Secret, Settings
 from millrace_operator.outcome import Outcome
 from millrace_operator.pods import node_lost_since
 from millrace_operator.reconcile import reconcile
@@ -44,6 +46,7 @@ spec:
   worker: {image: "flights:1", code: {configMapRef: {name: flights-code}}}
 """
 PARTITIONS = 6
+OPERATOR = "op"
 Object = dict[str, Any]
 
 
@@ -70,6 +73,7 @@ class World:
         self.ends: dict[
             int, int
         ] = {}  # of partitions of which the operator finds more than what was written at first
+        self.refused = self.absent = ""
         self.settings = Settings()
         self.view: KafkaView | None = None
         self.writes: list[str] = []
@@ -80,7 +84,8 @@ class World:
         self.stale = False  # the operator sees the resource as it was before its last change
         self._versions: list[Object] = []
         self._count = 0
-        self._plane: ControlPlane | None = None
+        self._kafka_of: tuple[object, PipelineKafka] | None = None
+        self.broker.hook = self._network
 
     # what the operator does
 
@@ -89,7 +94,9 @@ class World:
         seen = self._versions[-2 if self.stale and len(self._versions) > 1 else -1]
         metadata = seen["metadata"]
         try:
-            pipeline, problems = parse({k: v for k, v in seen.items() if k != "status"}), ()
+            tree = {k: v for k, v in seen.items() if k != "status"}
+            own = {k: v for k, v in metadata.items() if k != "deletedAt"}
+            pipeline, problems = parse({**tree, "metadata": own}), ()
         except InvalidManifest as error:
             pipeline, problems = None, error.problems
         resource = Resource(
@@ -117,6 +124,8 @@ class World:
             code=self.code,
             secret=self.secret,
             kafka=self.view,
+            refused=self.refused,
+            absent=self.absent,
             namespace_ends=self.namespace_ends,
             collector_pods=tuple(copy.deepcopy(list(self.spark.values()))),
             claim=self.claim,
@@ -144,6 +153,8 @@ class World:
         actions += [("annotate", one) for one in outcome.pods]
         if outcome.kafka is not None:
             actions.append(("kafka", outcome.kafka))
+        if outcome.cleanup is not None:
+            actions.append(("cleanup", outcome.cleanup))
         if outcome.status is not None:
             actions.append(("status", (outcome.status, outcome.exact)))
         for what, value in actions[:parts]:
@@ -152,36 +163,32 @@ class World:
         return outcome
 
     def restart_operator(self) -> None:
-        self.view, self._plane = None, None
+        self.view, self._kafka_of = None, None
 
     def look(self) -> None:
-        if self.broker_away:
-            self.view = KafkaView(failure=Failure(ExitCode.BROKER_UNREACHABLE, "no broker answers"))
-            return
-        failure = self.view.failure if self.view is not None else None
-        seen = self.plane().observe()
-        lag = {p: self.ends.get(p, 100) - record.offset for p, record in seen.claims.items()}
-        if failure is not None and failure.code not in (10, 11):
-            failure = None
-        self.view = KafkaView(
-            seen.identity, seen.epoch, seen.partitions, seen.claims, seen.mirror, lag, failure
-        )
-        if self.collects:
+        kafka = self.kafka()
+        kafka.own_topics = self.observed().resource.own_topics
+        self.view = kafka.look()
+        lag = {p: self.ends.get(p, 100) - record.offset for p, record in self.view.claims.items()}
+        self.view = replace(self.view, lag=lag)
+        if self.collects and not self.broker_away:
             self.view = replace(self.view, backlog=Backlog({0: Span(0, self.waiting)}, {0: 0}))
 
-    def plane(self) -> ControlPlane:
-        if self._plane is None:
-            assert self.pipeline is not None
-            self._plane = ControlPlane(
-                self.broker.cluster(client_id="op"),
-                _Store(self),
-                self.clock,
-                uid=self.pipeline["metadata"]["uid"],
-                topic="flights",
-                group="air.flights",
-                claims_group="air.flights.claims",
-            )
-        return self._plane
+    def kafka(self) -> PipelineKafka:
+        assert self.pipeline is not None
+        of = (self.pipeline["metadata"]["uid"], copy.deepcopy(self.pipeline["spec"]))
+        if self._kafka_of is None or self._kafka_of[0] != of:
+            made = PipelineKafka(self.observed().resource, self._connect, _Store(self), self.clock)
+            made.view = self.view or made.view
+            self._kafka_of = (of, made)
+        return self._kafka_of[1]
+
+    def _connect(self, _: ConsumerPipeline) -> KafkaCluster:
+        return self.broker.cluster(client_id=OPERATOR)
+
+    def _network(self, call: Call) -> None:
+        if self.broker_away and call.client == OPERATOR:
+            raise BrokerUnreachable("no broker answers")
 
     def _finalizers(self, finalizers: tuple[str, ...]) -> None:
         assert self.pipeline is not None
@@ -225,17 +232,15 @@ class World:
                 pod["metadata"]["annotations"][names.EPOCH] = str(one.epoch)
 
     def _kafka(self, work: Any) -> None:
-        try:
-            done = self.plane().reconcile(work.replicas, work.fleet)
-        except MillraceError as error:
-            assert self.view is not None
-            v = self.view
-            failure = Failure(error.code, error.what)
-            self.view = KafkaView(v.identity, v.epoch, v.partitions, v.claims, v.mirror, v.lag, failure)
-            return
-        real = [event for event in done.events if not isinstance(event, Interrupted)]
+        done = self.kafka().work(work)
+        self.view = self.kafka().view
+        real = [event for event in done if not isinstance(event, Interrupted)]
         if real:
             self.writes.append(f"kafka {[type(event).__name__ for event in real]}")
+
+    def _cleanup(self, order: Any) -> None:
+        self.writes.append(f"cleanup {sorted(order.topics)} {list(order.groups)}")
+        self.view = self.kafka().clean(order)
 
     def _create(self, tree: Object) -> None:
         """A driver. Whoever makes one has written it down before, and there is no other."""

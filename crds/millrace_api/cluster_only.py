@@ -15,6 +15,8 @@ def cluster_only(pipeline: ConsumerPipeline) -> Sequence[str]:
     """Paths of those that the manifest sets."""
     spec = pipeline.spec
     found = ["spec.suspend"] if spec.suspend else []
+    if "deletion_policy" in spec.model_fields_set:
+        found.append("spec.deletionPolicy")
     if "node_lost" in spec.model_fields_set:
         found.append("spec.nodeLost")
     if spec.storage is not None:

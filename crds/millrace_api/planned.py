@@ -10,7 +10,7 @@ from millrace_api.stages import FUNCTION_KINDS
 _FUNCTION_STAGE: Final = frozenset({"pool", "retry", "ordering"})
 
 PLANNED: Final[dict[PathParts, frozenset[str]]] = {
-    ("spec",): frozenset({"deletionPolicy", "scaling"}),
+    ("spec",): frozenset({"scaling"}),
     ("spec", "worker"): frozenset({"labels", "annotations", "affinity", "topologySpread"}),
     **{("spec", "stages", "*", kind): _FUNCTION_STAGE for kind in FUNCTION_KINDS},
 }

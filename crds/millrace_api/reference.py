@@ -88,6 +88,7 @@ spec:
   delivery: ExactlyOnce
   commit: {interval: 1s}
   suspend: false
+  deletionPolicy: Retain
   nodeLost: {after: 5m}
   worker:
     image: registry.example.com/air/flights:1.4

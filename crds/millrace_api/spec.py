@@ -29,6 +29,7 @@ from millrace_api.times import duration_seconds, timestamp_ms
 from millrace_api.topic import NewTopic
 
 Delivery = Literal["AtLeastOnce", "ExactlyOnce"]
+DeletionPolicy = Literal["Retain", "Delete"]
 
 
 class ObjectRef(Model):
@@ -207,6 +208,13 @@ class Spec(Model):
         default=False,
         description="Stop all workers and keep their place (default false): what they have taken is finished and "
         "committed, then they end. false again: they go on from there. `millrace run` does not read it.",
+    )
+    deletion_policy: DeletionPolicy = Field(
+        default="Retain",
+        description="What becomes of the pipeline's traces in Kafka when it is deleted. Retain (default): all stays, and "
+        "a pipeline of the same name goes on where this one stopped. Delete: the topics that Millrace made for it are "
+        "deleted with all they hold, and its consumer groups with their offsets; topics that were there before stay. "
+        "`millrace run` does not read it.",
     )
     node_lost: NodeLost = Field(
         default=NodeLost(), description="What happens to workers on a node that answers no more."

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from millrace_api.forms import TopicName
 from millrace_api.model import Model
 
 
@@ -94,6 +95,17 @@ class CollectorView(Model):
     )
 
 
+class TopicView(Model):
+    """A topic that was made for the pipeline."""
+
+    name: TopicName = Field(description="Name of the topic.")
+    id: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Kafka's id of it; absent until it is known. A topic of another id was made by somebody else.",
+    )
+
+
 class Status(Model):
     """What the operator has observed."""
 
@@ -122,6 +134,18 @@ class Status(Model):
     ] = Field(default=(), max_length=32, description="The first 32 workers: what each owns.")
     collector: CollectorView | None = Field(
         default=None, description="The Spark job of the collect stage; absent where there is none."
+    )
+    topics: Annotated[
+        tuple[TopicView, ...],
+        Field(
+            strict=False,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = Field(
+        default=(),
+        max_length=16,
+        description="Topics that were made for the pipeline: those that deletionPolicy Delete deletes. Written down "
+        "before they are made.",
     )
     ready_replicas: int | None = Field(default=None, ge=0, description="Number of workers that are ready.")
     selector: str | None = Field(

@@ -87,9 +87,10 @@ class Controller:
         resource = resource_of(tree)
         observed, secret = await self._observe(key, resource)
         outcome = reconcile(observed, self._clock.time())
-        memory = self._remember(key, resource, secret) if outcome.look else None
-        if memory is not None:
-            memory.store.ever = observed.epoch_ever
+        asks = outcome.look or outcome.cleanup is not None
+        memory = self._remember(key, resource, secret) if asks else None
+        if memory is not None and outcome.look:
+            memory.store.ever, memory.kafka.own_topics = observed.epoch_ever, resource.own_topics
             memory.view = await self._threads.look(memory.kafka)
             observed, _ = await self._observe(key, resource)  # epoch 0 may have been published
             outcome = reconcile(observed, self._clock.time())
@@ -217,6 +218,8 @@ class Controller:
                 level = "warning" if isinstance(event, Interrupted) else "info"
                 self._log.log(_LEVELS[level], "protocol", namespace=key[0], pipeline=key[1], did=str(event))
             memory.view = memory.kafka.view
+        if outcome.cleanup is not None and memory is not None:
+            memory.view = await self._threads.clean(memory.kafka, outcome.cleanup)
         await self._tell(resource, outcome)
 
     async def _tell(self, resource: Resource, outcome: Outcome) -> None:
@@ -231,7 +234,7 @@ class Controller:
             await self._recorder.record(resource, happened)
 
 
-_NO_AFFAIR_OF_KAFKA = frozenset({"replicas", "suspend", "nodeLost", "worker"})
+_NO_AFFAIR_OF_KAFKA = frozenset({"replicas", "suspend", "deletionPolicy", "nodeLost", "worker"})
 _LEVELS = {"info": 20, "warning": 30}
 
 

@@ -1,5 +1,5 @@
-"""The end of a pipeline: an epoch with N = 0, so that the workers drain and park their claims with OP; the children; and
-only then the finalizer goes.
+"""The end of a pipeline: an epoch with N = 0, so that the workers drain and park their claims with OP; the children; with
+deletionPolicy Delete what the pipeline has made in Kafka; and only then the finalizer goes.
 
 It never hangs for ever: when the broker does not answer, or the namespace is going and takes the workers away itself,
 a deadline ends the wait. Nothing is lost then either: what was processed is committed, and the rest is in the topic.
@@ -15,10 +15,11 @@ from millrace_operator.collector import ending
 from millrace_operator.course import course
 from millrace_operator.objects import mapping, number, text
 from millrace_operator.observed import Observed
-from millrace_operator.outcome import Annotated, Deletion, Event, Outcome
+from millrace_operator.outcome import Annotated, Cleanup, Deletion, Event, Outcome
 from millrace_operator.pods import crew
 
 _NAMESPACE_PATIENCE = 20.0  # seconds; nothing can be made any more in a namespace that is being deleted
+_CLEANUP_PATIENCE = 30.0  # seconds beyond that of the drain
 _LOOK = 1.0
 
 
@@ -29,6 +30,7 @@ def end(observed: Observed, now: float) -> Outcome:
     assert resource.deleted is not None
     patience = _NAMESPACE_PATIENCE if observed.namespace_ends else observed.settings.drain_deadline
     overdue = now - resource.deleted >= patience
+    late = now - resource.deleted >= patience + _CLEANUP_PATIENCE
     stateful = observed.children.get(("StatefulSet", resource.name))
     lost_after = resource.pipeline.spec.node_lost.after_seconds if resource.pipeline is not None else 300.0
     hands = crew(
@@ -43,12 +45,14 @@ def end(observed: Observed, now: float) -> Outcome:
     job = ending(observed, now)
     collects = bool(observed.collector_pods) and not overdue
     idle = stateful is None and not observed.pods and not collects
+    all_goes = resource.pipeline is not None and resource.pipeline.spec.deletion_policy == "Delete"
     if idle and not _begun(observed):
-        return _last(observed, (), overdue=overdue)
-    drained = way.settled and not observed.pods and not collects
+        return _last(observed, (), overdue=overdue, late=late)
+    # claims that will be deleted need not be parked
+    drained = (way.settled and not observed.pods and not collects) or (idle and all_goes)
     if drained or (overdue and (idle or way.step is None)):
         events = () if drained else (_abandoned(observed),)
-        return _last(observed, events, overdue=overdue)
+        return _last(observed, events, overdue=overdue, late=late)
     scale = 0 if overdue else way.scale
     objects = ()
     deletions: list[Deletion] = [_of("Pod", pod, 0) for pod in hands.lost]
@@ -82,7 +86,7 @@ def _begun(observed: Observed) -> bool:
         return True
 
 
-def _last(observed: Observed, events: tuple[Event, ...], *, overdue: bool) -> Outcome:
+def _last(observed: Observed, events: tuple[Event, ...], *, overdue: bool, late: bool) -> Outcome:
     """Children first. The epoch is left to the garbage collector: without it a look at Kafka would publish another. So is,
     in the end, a driver that does not go, on a node that is lost say.
     """
@@ -97,7 +101,25 @@ def _last(observed: Observed, events: tuple[Event, ...], *, overdue: bool) -> Ou
             deletions=tuple(going), look=False, events=events if going else (), requeue_after=_LOOK
         )
     rest = tuple(one for one in resource.finalizers if one != names.FINALIZER)
-    return Outcome(finalizers=rest, look=False)
+    cleanup = _cleanup(observed)
+    if cleanup is None or (observed.kafka is not None and observed.kafka.cleaned):
+        return Outcome(finalizers=rest, look=False)
+    if late:
+        return Outcome(finalizers=rest, look=False, events=(_left_behind(observed, cleanup),))
+    return Outcome(look=False, cleanup=cleanup, requeue_after=_LOOK)
+
+
+def _cleanup(observed: Observed) -> Cleanup | None:
+    """What goes with the pipeline; None: nothing does."""
+    resource, pipeline = observed.resource, observed.resource.pipeline
+    if pipeline is None or pipeline.spec.deletion_policy != "Delete":
+        return None
+    collectors = [pipeline.collector_group(stage.name) for stage in pipeline.spec.stages if stage.collect]
+    groups = (*collectors, pipeline.group_id, pipeline.claims_group) if _begun(observed) else ()
+    if not groups and not resource.own_topics:
+        return None
+    channels = {pipeline.channel(stage.name): "" for stage in pipeline.spec.stages if stage.collect}
+    return Cleanup({**(channels if groups else {}), **resource.own_topics}, groups)
 
 
 def _abandoned(observed: Observed) -> Event:
@@ -108,6 +130,13 @@ def _abandoned(observed: Observed) -> Event:
         else "the workers did not end in time"
     )
     return Event("Warning", "DrainAbandoned", f"deleted without parking all claims: {why}"[:1000])
+
+
+def _left_behind(observed: Observed, cleanup: Cleanup) -> Event:
+    view = observed.kafka
+    why = view.failure.what if view is not None and view.failure is not None else "there was no time left"
+    left = ", ".join([*cleanup.topics, *cleanup.groups])
+    return Event("Warning", "CleanupAbandoned", f"left in Kafka, topics and groups: {left}: {why}"[:1000])
 
 
 def _of(kind: str, tree: object, grace: int | None = None) -> Deletion:

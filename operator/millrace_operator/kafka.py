@@ -7,7 +7,7 @@ away, since librdkafka's may keep asking with what they knew.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,7 +27,7 @@ from millrace.ownership.topics import ensure, ensure_channel
 from millrace_api import ConsumerPipeline
 from millrace_api.needed import needed, transactional
 from millrace_operator.observed import Failure, KafkaView, Resource
-from millrace_operator.outcome import KafkaWork
+from millrace_operator.outcome import Cleanup, KafkaWork
 
 _TIMEOUT: Final = 10.0  # seconds for a look or a reconcile
 
@@ -64,14 +64,19 @@ class PipelineKafka:
         self._uid, self._pipeline = resource.uid, resource.pipeline
         self._connect, self._store, self._clock = connect, store, clock
         self._clients: _Clients | None = None
+        self._made: dict[str, str] = {}
         self._log = structlog.get_logger("millrace.operator").bind(
             namespace=resource.namespace, pipeline=resource.name
         )
         self.view = KafkaView()
         self._channel = _channel(resource.pipeline)
+        self.own_topics: Mapping[str, str] = {}
+        """Of the status; only these are made."""
 
     def look(self) -> KafkaView:
-        """Publishes epoch 0 if there is none, and makes topics that the manifest wants made."""
+        """Publishes epoch 0 if there is none, and makes topics that the manifest wants made, if the status has them as
+        the pipeline's own: so that whatever happens then, it is known whose they are.
+        """
         try:
             self.view = self._look()
         except MillraceError as error:
@@ -89,6 +94,24 @@ class PipelineKafka:
         self.view = replace(self.view, failure=None, interrupted=interrupted[-1] if interrupted else "")
         return done.events
 
+    def clean(self, order: Cleanup) -> KafkaView:
+        """Delete for good what the pipeline has made; what is gone is gone. The view says whether all is."""
+        deadline = Deadline.after(self._clock, _TIMEOUT)
+        try:
+            admin = self._open().admin
+            for topic, id in order.topics.items():
+                there = admin.describe_topic(topic, deadline.remaining())
+                if there is not None and there.id == (id or there.id):
+                    admin.delete_topic(topic, deadline.remaining())
+                    self._notice(f"topic {topic} deleted", "info")
+            for group in order.groups:
+                admin.delete_group(group, deadline.remaining())
+                self._notice(f"group {group} deleted", "info")
+            self.view = replace(self.view, failure=None, cleaned=True)
+        except MillraceError as error:
+            self._failed(error)
+        return self.view
+
     def close(self) -> None:
         clients, self._clients = self._clients, None
         if clients is not None:
@@ -98,7 +121,9 @@ class PipelineKafka:
         clients = self._open()
         deadline = Deadline.after(self._clock, _TIMEOUT)
         if not clients.prepared:
-            ensure(clients.admin, needed(self._pipeline), deadline, self._notice)
+            to_make = self._prepare(clients.admin, deadline)
+            if to_make:
+                return replace(self.view, to_make=to_make, failure=None)
             clients.prepared = True
         seen = clients.plane.observe()
         spans = clients.admin.spans(
@@ -109,6 +134,7 @@ class PipelineKafka:
         view = KafkaView(
             seen.identity, seen.epoch, seen.partitions, seen.claims, seen.mirror, lag, None, "", strays
         )
+        view = replace(view, made=self._made)
         if self._channel is not None:
             view = replace(view, backlog=self._backlog(self._channel, clients, seen.partitions, deadline))
         return replace(view, failure=self._still(view), interrupted=self.view.interrupted)
@@ -128,6 +154,21 @@ class PipelineKafka:
             now=self._clock.time(),
             timeout=deadline.remaining(),
         )
+
+    def _prepare(self, admin: Admin, deadline: Deadline) -> tuple[str, ...]:
+        """See to the topics. Returns those that are not the pipeline's own yet and have to be, first. Raises TopicMissing."""
+        topics = needed(self._pipeline)
+        there = {topic.name: admin.describe_topic(topic.name, deadline.remaining()) for topic in topics}
+        hopeless = any(there[topic.name] is None and topic.partitions is None for topic in topics)
+        lacking = {name for name, described in there.items() if described is None} - set(self.own_topics)
+        if lacking and not hopeless:
+            return tuple(sorted(lacking))
+        ensure(admin, topics, deadline, self._notice)
+        for name in self.own_topics:
+            described = there.get(name) or admin.describe_topic(name, deadline.remaining())
+            if described is not None:
+                self._made[name] = described.id
+        return ()
 
     def _still(self, view: KafkaView) -> Failure | None:
         """What a stable read has found of lost or foreign claims holds until a look finds them in order."""
@@ -199,6 +240,9 @@ class Threads:
 
     async def work(self, kafka: PipelineKafka, order: KafkaWork) -> Sequence[Event]:
         return await asyncio.get_running_loop().run_in_executor(self._pool, kafka.work, order)
+
+    async def clean(self, kafka: PipelineKafka, order: Cleanup) -> KafkaView:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, kafka.clean, order)
 
     async def close(self, kafka: PipelineKafka) -> None:
         await asyncio.get_running_loop().run_in_executor(self._pool, kafka.close)

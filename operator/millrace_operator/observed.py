@@ -12,7 +12,7 @@ from millrace.ownership.epoch import Epoch
 from millrace_api import ConsumerPipeline, Problem
 from millrace_api.tree import Tree
 from millrace_operator.names import EPOCH
-from millrace_operator.objects import Key, number, text
+from millrace_operator.objects import Key, entries, number, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,12 @@ class Resource:
     finalizers: tuple[str, ...] = ()
     status: Tree = field(default_factory=dict)
     spec: Tree = field(default_factory=dict)
+
+    @property
+    def own_topics(self) -> Mapping[str, str]:
+        """Topics that were made for the pipeline, as its status says: by name, with the id, "" while it is not known."""
+        told = entries(self.status, "topics")
+        return {text(topic, "name"): text(topic, "id") for topic in told if text(topic, "name")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,9 @@ class KafkaView:
         lag: by partition, messages of the source that wait.
         strays: client ids that are subscribed in the pipeline's group.
         backlog: what waits in the channel of the collect stage; None: there is no such stage, or not known.
+        to_make: topics that are missing and may be made: as soon as the status says that they are the pipeline's own.
+        made: ids of topics that the status says so of, as they are now.
+        cleaned: what was to be deleted for good is deleted.
     """
 
     identity: Identity | None = None
@@ -86,6 +95,9 @@ class KafkaView:
     interrupted: str = ""
     strays: tuple[str, ...] = ()
     backlog: Backlog | None = None
+    to_make: tuple[str, ...] = ()
+    made: Mapping[str, str] = field(default_factory=dict)
+    cleaned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

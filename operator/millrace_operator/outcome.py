@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,6 +47,19 @@ class KafkaWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Cleanup:
+    """What a pipeline leaves in Kafka is to be deleted, once no worker is left.
+
+    Attributes:
+        topics: by name, with Kafka's id; "" if it never became known, which can only be if nobody else made them.
+        groups: in this order; the one with the claims last, for without it nobody could go on.
+    """
+
+    topics: Mapping[str, str]
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that changed, for `kubectl describe`."""
 
@@ -62,6 +76,7 @@ class Outcome:
     objects: to be applied.
     creations: to be made after those, each unless it is there.
     look: Kafka should be looked at, and is not an affair of a pipeline that can't start.
+    cleanup: for a pipeline that goes with all that it has made.
     status: to be written; None: it is as it should be. exact: only if the resource still is as it was seen.
     requeue_after: seconds until the next reconcile, if nothing happens before.
     """
@@ -73,6 +88,7 @@ class Outcome:
     pods: tuple[Annotated, ...] = ()
     kafka: KafkaWork | None = None
     look: bool = True
+    cleanup: Cleanup | None = None
     status: Tree | None = None
     exact: bool = False
     events: tuple[Event, ...] = ()
@@ -87,6 +103,7 @@ class Outcome:
             or self.creations
             or self.deletions
             or self.pods
+            or self.cleanup is not None
             or self.status is not None
             or (self.kafka is not None and self.kafka.why == "act")
         )

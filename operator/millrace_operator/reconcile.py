@@ -247,14 +247,11 @@ def _said(told: Tree) -> object:
     conditions = entries(told, "conditions")
     collector = mapping(told, "collector")
     attempts = list(entries(collector, "attempts")), number(collector, "failures")
-    return (
-        number(told, "observedGeneration"),
-        [(text(c, "type"), text(c, "status"), text(c, "reason")) for c in conditions],
-        attempts,
-    )
+    said = [(text(c, "type"), text(c, "status"), text(c, "reason")) for c in conditions]
+    return number(told, "observedGeneration"), told.get("topics"), said, attempts
 
 
 def _pause(observed: Observed, hands: Crew, way: Course) -> float:
     settings = observed.settings
-    calm = way.settled or way.step is None
+    calm = (way.settled or way.step is None) and not (observed.kafka and observed.kafka.to_make)
     return min(settings.settled_look if calm else settings.unsettled_look, hands.moves or float("inf"))

@@ -63,6 +63,9 @@ def status(resource: Resource, report: Report, now: float) -> Tree:
         told["collector"] = report.collector
     if report.kafka is not None and report.kafka.epoch is not None:
         told |= _figures(report.kafka, old)
+    topics = _topics(resource, report.kafka)
+    if topics:
+        told["topics"] = [{"name": name, **({"id": id} if id else {})} for name, id in topics.items()]
     told["conditions"] = [_condition(resource, verdict, now) for verdict in report.verdicts]
     return told
 
@@ -87,6 +90,17 @@ def rounded(lag: int, before: int | None) -> int:
         return before
     unit = int("1".ljust(len(str(lag)) - 1, "0"))
     return lag // unit * unit
+
+
+def _topics(resource: Resource, kafka: KafkaView | None) -> Mapping[str, str]:
+    """Those that were made for the pipeline, and those that are about to be. An id that is known stays: a topic that was
+    made anew under the same name is another's.
+    """
+    found = dict(resource.own_topics)
+    if kafka is not None:
+        found = {**dict.fromkeys(kafka.to_make, ""), **found}
+        found |= {name: id for name, id in kafka.made.items() if not found.get(name)}
+    return dict(sorted(found.items()))
 
 
 def _figures(kafka: KafkaView, old: Tree) -> Mapping[str, object]:

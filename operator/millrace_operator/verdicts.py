@@ -88,6 +88,8 @@ def has_collector(pipeline: ConsumerPipeline) -> bool:
 
 
 def _source(view: KafkaView | None) -> Verdict:
+    if view is not None and view.to_make and view.failure is None:
+        return Verdict("SourceReady", "False", "MakingTopics", f"{', '.join(view.to_make)} will be made")
     if view is None or (view.epoch is None and view.failure is None):
         return Verdict("SourceReady", "Unknown", "Waiting", "not looked at yet")
     if view.failure is not None:

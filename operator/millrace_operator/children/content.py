@@ -18,7 +18,7 @@ from millrace_operator.observed import Resource
 
 MANIFEST: Final = "pipeline.yaml"
 # What the operator does with these, it does without the workers: a change of them restarts none.
-_OPERATORS_OWN: Final = frozenset({"replicas", "suspend", "nodeLost"})
+_OPERATORS_OWN: Final = frozenset({"replicas", "suspend", "deletionPolicy", "nodeLost"})
 _OF_SPARKS_PODS: Final = frozenset({"image", "driver", "executors"})
 _OF_THE_COLLECTOR: Final = frozenset({"spark", "trigger"})  # in its stage
 _OF_PODS: Final = frozenset(

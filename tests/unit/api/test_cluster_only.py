@@ -15,8 +15,13 @@ def test_a_manifest_for_a_laptop_has_none() -> None:
 
 
 def test_all_that_is_about_pods_and_nodes_is_named() -> None:
-    assert cluster_only(parse(changed({**VALID["all of a worker's pod"], "spec/suspend": True}))) == [
+    assert cluster_only(
+        parse(
+            changed({**VALID["all of a worker's pod"], "spec/suspend": True, "spec/deletionPolicy": "Retain"})
+        )
+    ) == [
         "spec.suspend",
+        "spec.deletionPolicy",
         "spec.nodeLost",
         "spec.worker.image",
         "spec.worker.imagePullSecrets",

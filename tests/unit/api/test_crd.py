@@ -188,6 +188,7 @@ class TestTheSchema:
             "spec.worker.imagePullSecrets": ["name"],
             "status.collector.attempts": ["number"],
             "status.conditions": ["type"],
+            "status.topics": ["name"],
             "status.workers": ["index"],
         }
         for path, [key] in lists.items():

@@ -1,0 +1,100 @@
+"""Why a pipeline does not run: each cause has a reason of its own, and keeps it while it is tried again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millrace_operator.times import written
+from operator_world import World
+
+pytestmark = pytest.mark.unit
+
+
+def running(**spec: object) -> World:
+    world = World(**spec)
+    world.settle()
+    return world
+
+
+def container(world: World, code: int, **status: Any) -> dict[str, Any]:
+    started = written(world.clock.time())
+    ended = {"terminated": {"exitCode": code, "startedAt": started, "message": ""}}
+    return {"containerStatuses": [{"name": "worker", "restartCount": 3, "lastState": ended, **status}]}
+
+
+def told(world: World) -> tuple[str, str]:
+    world.kubelet()
+    world.reconcile()
+    return world.condition("WorkersReady")
+
+
+def test_pods_over_quota() -> None:
+    world = running()
+    world.absent = 'pods "flights-1" is forbidden: exceeded quota: tight, requested: pods=1'
+    world.broken = {1: {}}
+
+    assert told(world) == ("False", "QuotaExceeded")
+    assert world.condition("Degraded") == ("True", "QuotaExceeded")
+    assert world.condition("Ready") == ("False", "QuotaExceeded")
+
+
+def test_pods_that_a_policy_refuses() -> None:
+    world = World()
+    world.absent = 'pods "flights-0" is forbidden: violates PodSecurity "restricted:latest"'
+    world.broken = {0: {}, 1: {}}
+    for _ in range(3):
+        world.reconcile()
+        world.kubelet()
+
+    assert world.condition("WorkersReady") == ("False", "PodsRefused")
+
+
+def test_a_child_that_the_api_server_refuses() -> None:
+    world = running()
+    world.refused = 'statefulsets.apps "flights" is forbidden: not allowed'
+
+    assert told(world) == ("False", "ChildRefused")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(4, "FunctionFailed"), (6, "CredentialsRejected"), (8, "StageFailed"), (77, "CrashLooping")],
+)
+def test_a_crash_loop_has_one_reason_while_it_is_tried_again(code: int, reason: str) -> None:
+    world = running()
+    waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    world.broken = {1: container(world, code, **waiting)}
+    assert told(world) == ("False", reason)
+    events = len(world.events)
+
+    world.broken = {1: container(world, code, state={"running": {}}, ready=False)}
+    assert told(world) == ("False", reason)
+    world.broken = {1: container(world, code, **waiting)}
+    assert told(world) == ("False", reason)
+    assert len(world.events) == events
+
+
+def test_a_worker_that_is_started_again_is_not_acted_for_however_long_it_needs() -> None:
+    world = running(replicas=3)
+    world.broken = {2: container(world, 1, state={"running": {}}, ready=False)}
+    world.kubelet()
+    world.clock.advance(10_000)
+    world.change(replicas=2)
+    for _ in range(5):
+        world.reconcile()
+        world.clock.advance(200)
+
+    assert 2 in world.claims().values()
+
+
+def test_a_pod_that_ends_because_it_was_told_to_is_no_trouble() -> None:
+    world = running()
+    world.broken = {1: container(world, 0, state={"terminated": {"exitCode": 0}})}
+    world.kubelet()
+    world.pods[1]["metadata"]["deletionTimestamp"] = written(world.clock.time())
+    world.reconcile()
+
+    assert world.condition("WorkersReady") == ("False", "Starting")
+    assert world.condition("Degraded") == ("", "")
