@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 CLUSTER ?= millrace
 WORKERS ?= 0
 
-.PHONY: help setup demo test plane cluster cluster-delete e2e images lint format generate docs locks picture picture-watermarks bench-engine bench-channel bench-collector clean
+.PHONY: help setup demo test plane cluster install cluster-delete e2e images lint format generate docs locks picture picture-watermarks bench-engine bench-channel bench-collector clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -29,6 +29,9 @@ plane: setup ## the programs of a Kubernetes control plane for tests: fetched, o
 
 cluster: setup ## a kind cluster with Kafka in it, kept if it is there (CLUSTER=name, WORKERS=n nodes beside the first)
 	@PYTHONPATH=tests $(PYTHON) -m cluster --name $(CLUSTER) up --workers $(WORKERS)
+
+install: setup ## Millrace into that cluster: its images, and both charts by Helm
+	@PYTHONPATH=tests $(PYTHON) -m cluster --name $(CLUSTER) install
 
 cluster-delete: setup ## remove that cluster, or what is left of it
 	@PYTHONPATH=tests $(PYTHON) -m cluster --name $(CLUSTER) down

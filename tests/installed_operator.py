@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from cluster import products
+from cluster import release
 from cluster.docker import docker
 from cluster.kind import Cluster
-from helm import CHARTS, helm
+from cluster.release import NAMESPACE
 from millrace.clock import Deadline, SystemClock
 
-NAMESPACE = "millrace-system"
 CLOCK = SystemClock()
 Object = dict[str, Any]
 
@@ -69,34 +68,24 @@ class Installed:
 
 
 @contextmanager
-def installed(cluster: Cluster, *, replicas: int = 1, worker_image: str | None = None) -> Iterator[Installed]:
+def installed(
+    cluster: Cluster,
+    *,
+    replicas: int = 1,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Installed]:
     """Installs or upgrades the charts, and takes the operator's away at the end; the resource stays, as a user's does.
 
-    worker_image: of workers whose manifest names none; None: that of this checkout.
+    env: more variables of the operator.
     """
-    operator = products.image("operator", lambda _: None)
-    worker = worker_image or products.image("worker", lambda _: None)
-    cluster.load([operator, worker], lambda _: None)
-    values = {"replicas": replicas, "image": _image(operator), "workerImage": _image(worker)}
-    _helm(cluster, "upgrade", "--install", "millrace-crds", str(CHARTS / "millrace-crds"))
-    cluster.kubectl(
-        "wait",
-        "--for=condition=Established",
-        "crd/consumerpipelines.millrace.dev",
-        "--timeout=60s",
-        check=True,
-    )
-    _helm(
-        cluster,
-        *("upgrade", "--install", "millrace", str(CHARTS / "millrace"), "--wait", "--timeout=180s"),
-        *(f"--set-json={key}={json.dumps(value)}" for key, value in values.items()),
-    )
+    env_ = [{"name": name, "value": value} for name, value in (env or {}).items()]
+    release.install(cluster, lambda _: None, replicas=replicas, env=env_)
     found = Installed(cluster)
     eventually(lambda: bool(found.leader()), "an operator leads", found.logs)
     try:
         yield found
     finally:
-        _helm(cluster, "uninstall", "millrace", "--wait")
+        release.uninstall(cluster)
 
 
 def kill_program(cluster: Cluster, namespace: str, pod: str, program: str) -> None:
@@ -120,15 +109,3 @@ def eventually(
     while not condition():
         assert not deadline.expired(), f"not so after {seconds:.0f} s: {what}\n{str(told())[-6000:]}"
         CLOCK.sleep(0.3)
-
-
-def _image(tag: str) -> Mapping[str, str]:
-    repository, _, version = tag.rpartition(":")
-    return {"repository": repository, "tag": version}
-
-
-def _helm(cluster: Cluster, *arguments: str) -> None:
-    where = (f"--kubeconfig={cluster.kubeconfig}", "-n", NAMESPACE)
-    more = ("--create-namespace",) if "--install" in arguments else ()
-    done = helm(*arguments, *where, *more)
-    assert done.returncode == 0, done.stdout + done.stderr

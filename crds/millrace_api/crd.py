@@ -121,6 +121,13 @@ def _columns() -> Sequence[Schema]:
             "jsonPath": ".status.readyReplicas",
             "description": "Number of workers ready.",
         },
+        {
+            "name": "Lag",
+            "type": "integer",
+            "jsonPath": ".status.lag",
+            "description": "Messages of the source that wait, roughly.",
+            "priority": 1,
+        },
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Topic", "type": "string", "jsonPath": ".spec.source.topic", "priority": 1},
         {"name": "Message", "type": "string", "jsonPath": f"{_READY}.message", "priority": 1},

@@ -48,6 +48,7 @@ class Options:
     lease: str = "millrace-operator"
     http: str = ":8080"
     concurrency: int = 16
+    drain_deadline: float = 180.0
 
 
 def main() -> None:
@@ -72,11 +73,27 @@ def _command(
     lease: Annotated[str, typer.Option(help="Name of that Lease.")] = "millrace-operator",
     http: Annotated[str, typer.Option(help="Serve /livez /readyz /metrics here.")] = ":8080",
     concurrency: Annotated[int, typer.Option(min=1, help="Pipelines that are worked on at once.")] = 16,
+    drain_deadline: Annotated[
+        float,
+        typer.Option(
+            envvar="MILLRACE_DRAIN_DEADLINE",
+            min=1,
+            help="Seconds that a deletion waits for workers and broker before it goes on without.",
+        ),
+    ] = 180.0,
 ) -> None:
     """Make the ConsumerPipelines of a cluster run."""
     configure()
     options = Options(
-        kubeconfig, namespace, worker_image, spark_image, lease_namespace, lease, http, concurrency
+        kubeconfig,
+        namespace,
+        worker_image,
+        spark_image,
+        lease_namespace,
+        lease,
+        http,
+        concurrency,
+        drain_deadline,
     )
     sys.exit(asyncio.run(run(options)))
 
@@ -127,7 +144,10 @@ async def _work(options: Options, cluster: RealCluster, health: Health, stop: as
         if not ready.done():
             await filling  # raises what ended it
         settings = Settings(
-            image=options.image, spark_image=options.spark_image, service_monitors=cache.service_monitors
+            image=options.image,
+            spark_image=options.spark_image,
+            service_monitors=cache.service_monitors,
+            drain_deadline=options.drain_deadline,
         )
         sealed = await seal.load(cluster, options.lease_namespace, f"{options.lease}-seal")
         controller = Controller(cluster, cache, pipelines, connect, clock, settings, threads, sealed)

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from cluster import binaries, docker, kafka, kind, node, plane, products
+from cluster import binaries, docker, kafka, kind, node, plane, products, release
 from millrace.errors import MillraceError
 
 
@@ -17,6 +17,7 @@ def main() -> int:
     commands.add_parser("plane", help="fetch or build the programs of a control plane")
     up = commands.add_parser("up", help="a kind cluster with Kafka in it; quick if it is there")
     up.add_argument("--workers", type=int, default=0, help="nodes beside the control plane's")
+    commands.add_parser("install", help="Millrace into it: the images, and both charts by Helm")
     commands.add_parser("down", help="remove that cluster")
     commands.add_parser("images", help="the images of Millrace itself, with the tag dev")
     chosen = parser.parse_args()
@@ -26,6 +27,8 @@ def main() -> int:
             binaries.ensure(plane.needed(pods=True), say=say)
         elif chosen.command == "up":
             make(cluster, chosen.workers)
+        elif chosen.command == "install":
+            release.install(cluster, say)
         elif chosen.command == "images":
             docker.ensure(say)
             for name in products.NAMES:
@@ -48,7 +51,9 @@ def make(cluster: kind.Cluster, workers: int) -> None:
         cluster.load([broker], say)
     kafka.deploy(cluster, broker, say)
     say("ready; to use it:")
-    sys.stdout.write(f"export KUBECONFIG={cluster.kubeconfig} PATH={programs}:$PATH\n")
+    sys.stdout.write(
+        f"export KUBECONFIG={cluster.kubeconfig} PATH={programs}:$PATH KAFKA={kafka.outside(cluster)}\n"
+    )
 
 
 _BEGUN = time.monotonic()
