@@ -51,6 +51,8 @@ def verdicts(
     """`lacking`: what workers can't start without, as reason and message."""
     view = observed.kafka
     source = _source(view)
+    if lacking is not None and lacking[0] == "SecretMissing":
+        source = Verdict("SourceReady", "False", *lacking)
     if observed.refused:
         lacking = (_refusal(observed.refused, "ChildRefused"), observed.refused)
     absent = (_refusal(observed.absent, "PodsRefused"), observed.absent) if observed.absent else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -54,9 +55,15 @@ class Operator:
         self._thread = threading.Thread(target=self._play, daemon=True)
 
     def start(self) -> None:
+        self.process = self.start_another("operator.log")
+        if not self._thread.is_alive() and not self._end.is_set():
+            self._thread.start()
+
+    def start_another(self, log_name: str) -> subprocess.Popen[bytes]:
+        """A process of an operator, that competes for the leadership."""
         paths = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker", "operator"))
-        with (self.directory / "operator.log").open("ab") as log:
-            self.process = subprocess.Popen(
+        with (self.directory / log_name).open("ab") as log:
+            return subprocess.Popen(
                 [
                     sys.executable, "-m", "millrace_operator.main",
                     "--kubeconfig", str(self.plane.kubeconfig), "--http", "127.0.0.1:0",
@@ -65,8 +72,6 @@ class Operator:
                 env={**os.environ, "PYTHONPATH": paths, "KUBECONFIG": str(self.plane.kubeconfig)},
                 stdout=log, stderr=log,
             )  # fmt: skip
-        if not self._thread.is_alive() and not self._end.is_set():
-            self._thread.start()
 
     def stop(self, *, kill: bool = False) -> int:
         assert self.process is not None
@@ -82,8 +87,8 @@ class Operator:
         if self.process is not None and self.process.poll() is None:
             self.stop(kill=True)
 
-    def log(self) -> str:
-        return (self.directory / "operator.log").read_text()
+    def log(self, name: str = "operator.log") -> str:
+        return (self.directory / name).read_text()
 
     def get(self, path: str) -> dict[str, Any]:
         return self.plane.request("GET", path).body
@@ -210,6 +215,34 @@ def test_a_pipeline_from_apply_to_delete(operator: Operator, kafka: EmbeddedBrok
     operator.eventually(lambda: operator.plane.request("GET", EPOCH).status == 404)
     assert operator.plane.request("GET", STATEFUL).status == 404
     assert operator.stop() == 0
+
+
+def test_a_leader_that_stood_still_ends_and_has_done_no_harm(
+    operator: Operator, kafka: EmbeddedBroker
+) -> None:
+    operator.start()
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka))
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
+    former = operator.process
+    assert former is not None
+    other = operator.process = operator.start_another("other.log")
+    try:
+        former.send_signal(signal.SIGSTOP)
+        operator.eventually(lambda: '"leading"' in operator.log("other.log"))
+        scale = {"metadata": {"name": "flights", "namespace": NAMESPACE}, "spec": {"replicas": 5}}
+        operator.plane.request("PUT", f"{PIPELINE}/scale", scale)
+        operator.eventually(lambda: _settled(operator, 5))
+
+        former.send_signal(signal.SIGCONT)
+        assert former.wait(60) == 1
+        assert "another operator holds the lease" in operator.log()
+        operator.eventually(lambda: _settled(operator, 5))
+        assert len(operator.get(PODS)["items"]) == 5
+        assert other.poll() is None
+    finally:
+        if former.poll() is None:
+            former.kill()
+            former.wait(20)
 
 
 def test_a_bad_pipeline_says_why_and_harms_none(operator: Operator, kafka: EmbeddedBroker) -> None:

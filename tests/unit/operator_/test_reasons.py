@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from millrace_operator import names
+from millrace_operator.observed import Secret
 from millrace_operator.times import written
 from operator_world import World
 
@@ -98,3 +100,32 @@ def test_a_pod_that_ends_because_it_was_told_to_is_no_trouble() -> None:
 
     assert world.condition("WorkersReady") == ("False", "Starting")
     assert world.condition("Degraded") == ("", "")
+
+
+def test_a_secret_that_is_not_there_and_comes_and_changes_and_goes() -> None:
+    credentials = {"secretRef": {"name": "kafka-user"}}
+    world = World(kafka={"bootstrapServers": "kafka:9093", "credentials": credentials})
+    world.settle()
+    assert world.condition("Ready") == ("False", "SecretMissing")
+    assert world.condition("WorkersReady") == ("False", "SecretMissing")
+    assert not world.pods
+
+    world.secret = Secret("kafka-user", "mark-1")
+    world.settle()
+    assert world.condition("Ready") == ("True", "Running")
+    assert _mark(world) == "mark-1"
+
+    world.secret = Secret("kafka-user", "mark-2")
+    world.settle()
+    assert _mark(world) == "mark-2"
+
+    world.secret = None
+    world.settle()
+    assert world.condition("Ready") == ("False", "SecretMissing")
+    assert _mark(world) == "mark-2"  # what runs goes on
+    assert len(world.pods) == 2
+
+
+def _mark(world: World) -> str:
+    template = world.objects["StatefulSet", "flights"]["spec"]["template"]
+    return str(template["metadata"]["annotations"][names.CREDENTIALS])
