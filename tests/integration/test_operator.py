@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient
 
 from cluster.plane import ControlPlane
 from cluster_claim import make_claim
@@ -221,7 +222,7 @@ def test_a_leader_that_stood_still_ends_and_has_done_no_harm(
     operator: Operator, kafka: EmbeddedBroker
 ) -> None:
     operator.start()
-    operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka))
+    operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka, deletionPolicy="Delete"))
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     former = operator.process
     assert former is not None
@@ -239,6 +240,11 @@ def test_a_leader_that_stood_still_ends_and_has_done_no_harm(
         operator.eventually(lambda: _settled(operator, 5))
         assert len(operator.get(PODS)["items"]) == 5
         assert other.poll() is None
+
+        operator.plane.request("DELETE", PIPELINE)
+        operator.eventually(lambda: operator.plane.request("GET", PIPELINE).status == 404)
+        groups = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_consumer_groups().result(30).valid
+        assert f"{NAMESPACE}.flights.claims" not in {group.group_id for group in groups}
     finally:
         if former.poll() is None:
             former.kill()
