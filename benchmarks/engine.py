@@ -6,6 +6,7 @@ its CPU time (user and system, all threads) is taken from its first message to i
 median of each is compared.
 
     python benchmarks/engine.py             QUICK=1: a tenth of the messages, three runs each
+    python benchmarks/engine.py --pools     only the cases of pools.py
     python benchmarks/engine.py --profile   where the engine spends its time in Python, per case
 """
 
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pools
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from report import Figure, compared, publish
@@ -267,7 +269,8 @@ def main() -> None:
             if "--profile" in sys.argv:
                 profile(broker.bootstrap)
                 return
-            figures = measure(broker.bootstrap)
+            figures = [] if "--pools" in sys.argv else measure(broker.bootstrap)
+            figures += pools.measure(broker.bootstrap, MESSAGES, RUNS)
         finally:
             broker.stop()
     publish("engine", figures, {"messages": MESSAGES, "runs": RUNS, "partitions": PARTITIONS, "quick": QUICK})

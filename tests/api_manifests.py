@@ -313,6 +313,31 @@ VALID: Mapping[str, Mapping[str, object]] = {
     "accumulated for its effect": {
         "spec/stages/3": {"name": "sum", "reduce": {"initial": "a:b", "accumulate": "a:b", "flush": "a:b"}},
     },
+    "a pool of each kind": {
+        "spec/stages/0/filter/pool": {"threads": 1000},
+        "spec/stages/1/map/pool": {"asyncio": 100_000},
+        "spec/stages/1/map/timeout": "1h",
+        "spec/stages/2/flatMap/pool": {"processes": 256},
+        "spec/stages/2/flatMap/ordering": "Partition",
+    },
+    "orders that messages leave a pool in": {
+        "spec/delivery": "AtLeastOnce",
+        "spec/stages/1/map/pool": {"threads": 8},
+        "spec/stages/1/map/ordering": "Key",
+        "spec/stages/2/flatMap/pool": {"asyncio": 8},
+        "spec/stages/2/flatMap/ordering": "None",
+    },
+    "a function that is called again": {
+        "spec/stages/1/map/retry": {
+            "attempts": 5,
+            "backoff": "1ms",
+            "maxBackoff": "10m",
+            "exceptions": ["TimeoutError", "requests.exceptions:ConnectionError"],
+        },
+    },
+    "a function that is called again, without more words": {"spec/stages/1/map/retry": {"attempts": 1}},
+    "a function that gets whole batches": {"spec/stages/1/map/vectorized": True},
+    "an empty pool that is none": {"spec/stages/1/map/pool": None},
     "stages of the same kind": {"spec/stages/0": {"name": "departed", "map": {"function": "a:b"}}},
 }
 
@@ -735,7 +760,7 @@ BAD = (
         {"spec/stages/1/map": "flights:score"},
         (
             'spec.stages[1].map (stage score): "flights:score" is not a mapping\n'
-            "    use a mapping with function, onError",
+            "    use a mapping with function, onError, retry, pool, ordering, timeout, vectorized",
         ),
     ),
     Bad(
@@ -744,6 +769,124 @@ BAD = (
         (
             "spec.stages[1].map.function (stage score): it is missing\n"
             "    add function: The function, as module:name.",
+        ),
+    ),
+    Bad(
+        "two pools in one",
+        {"spec/stages/1/map/pool": {"threads": 2, "asyncio": 2}},
+        (
+            "spec.stages[1].map.pool (stage score): the pool has 2 kinds, threads and asyncio\n"
+            "    give it exactly one of threads, processes, asyncio",
+        ),
+    ),
+    Bad(
+        "a pool of nothing",
+        {"spec/stages/1/map/pool": {}},
+        (
+            "spec.stages[1].map.pool (stage score): the pool is of no kind\n"
+            "    give it exactly one of threads, processes, asyncio, or leave it out",
+        ),
+    ),
+    Bad(
+        "a pool of no threads",
+        {"spec/stages/1/map/pool": {"threads": 0}},
+        (
+            "spec.stages[1].map.pool.threads (stage score): 0 is out of range\n"
+            "    use a whole number from 1 to 1000",
+        ),
+    ),
+    Bad(
+        "a pool that is a number",
+        {"spec/stages/1/map/pool": 8},
+        (
+            "spec.stages[1].map.pool (stage score): 8 is not a mapping\n    use a mapping with threads, processes, asyncio",
+        ),
+    ),
+    Bad(
+        "a timeout without a pool",
+        {"spec/stages/1/map/timeout": "5s"},
+        (
+            "spec.stages[1].map.timeout (stage score): without a pool nothing can end the wait for a function: it "
+            "runs on the worker's own thread\n"
+            "    add pool: {threads: 1}, or another one, or leave timeout out",
+        ),
+    ),
+    Bad(
+        "a timeout out of range",
+        {"spec/stages/1/map/timeout": "2h", "spec/stages/1/map/pool": {"threads": 1}},
+        (
+            'spec.stages[1].map.timeout (stage score): "2h" is out of range\n    use a duration from 1ms to 1h',
+        ),
+    ),
+    Bad(
+        "an order without a pool",
+        {"spec/stages/1/map/ordering": "Key", "spec/delivery": "AtLeastOnce"},
+        (
+            "spec.stages[1].map.ordering (stage score): Key says how messages leave a pool, and there is none\n"
+            "    add a pool, or leave ordering out",
+        ),
+    ),
+    Bad(
+        "another order",
+        {"spec/stages/1/map/ordering": "key", "spec/stages/1/map/pool": {"threads": 1}},
+        (
+            'spec.stages[1].map.ordering (stage score): "key" is not allowed\n'
+            "    did you mean Key? (use one of Partition, Key, None)",
+        ),
+    ),
+    Bad(
+        "no order with ExactlyOnce",
+        {"spec/stages/1/map/ordering": "None", "spec/stages/1/map/pool": {"threads": 1}},
+        (
+            "spec.stages[1].map.ordering (stage score): with delivery: ExactlyOnce messages leave in the order of "
+            "their partition, not None\n    use ordering: Partition, or delivery: AtLeastOnce",
+        ),
+    ),
+    Bad(
+        "an order of keys before a collect stage",
+        {
+            "spec/delivery": "AtLeastOnce",
+            "spec/stages/1/map/ordering": "Key",
+            "spec/stages/1/map/pool": {"threads": 1},
+            "spec/stages/4": {"name": "by-carrier", "collect": COLLECT},
+        },
+        (
+            "spec.stages[1].map.ordering (stage score): in a chain with a collect stage messages leave in the order of "
+            "their partition, not Key\n    use ordering: Partition",
+        ),
+    ),
+    Bad(
+        "a retry that does not say how often",
+        {"spec/stages/1/map/retry": {"backoff": "1s"}},
+        (
+            "spec.stages[1].map.retry.attempts (stage score): it is missing\n"
+            "    add attempts: Calls in all for a message, the first one included (1 to 100).",
+        ),
+    ),
+    Bad(
+        "a wait that is longer than the longest",
+        {"spec/stages/1/map/retry": {"attempts": 2, "backoff": "1m"}},
+        (
+            'spec.stages[1].map.retry.maxBackoff (stage score): "10s" is shorter than backoff, the first wait\n'
+            "    make it at least as long",
+        ),
+    ),
+    Bad(
+        "waits out of range",
+        {"spec/stages/1/map/retry": {"attempts": 2, "backoff": "0s", "maxBackoff": "11m"}},
+        (
+            'spec.stages[1].map.retry.backoff (stage score): "0s" is out of range\n'
+            "    use a duration from 1ms to 10m",
+            'spec.stages[1].map.retry.maxBackoff (stage score): "11m" is out of range\n'
+            "    use a duration from 1ms to 10m",
+        ),
+    ),
+    Bad(
+        "an exception that is no name",
+        {"spec/stages/1/map/retry": {"attempts": 2, "exceptions": ["requests.ConnectionError"]}},
+        (
+            'spec.stages[1].map.retry.exceptions[0] (stage score): "requests.ConnectionError" is not the name of an '
+            "exception\n    use a name such as TimeoutError, or module:name, for example requests:ConnectionError",
         ),
     ),
     Bad(
@@ -1431,14 +1574,6 @@ BAD = (
         (
             "spec.stages[4] (stage more): a map stage can't come after a collect stage\n"
             "    collect ends the chain: move it to the end",
-        ),
-    ),
-    Bad(
-        "a pool and retries",
-        {"spec/stages/1/map/pool": {"processes": 2}, "spec/stages/1/map/retry": {"attempts": 3}},
-        (
-            f"spec.stages[1].map.pool (stage score): pool is not available in this version\n    {_LATER}",
-            f"spec.stages[1].map.retry (stage score): retry is not available in this version\n    {_LATER}",
         ),
     ),
     Bad(

@@ -20,6 +20,8 @@ from millrace_api.collect import (
     SHORTEST_WINDOW,
 )
 from millrace_api.gather import LONGEST_HOLD, SHORTEST_HOLD
+from millrace_api.pool_rules import RANGES
+from millrace_api.pools import POOL_KINDS
 from millrace_api.rules import (
     LONGEST_COMMIT,
     LONGEST_NODE_LOST,
@@ -30,7 +32,9 @@ from millrace_api.rules import (
 from millrace_api.sinks import SINK_KINDS
 from millrace_api.spark import KEPT, KEPT_BELOW
 from millrace_api.stages import (
+    FUNCTION_KINDS,
     GATHER_KINDS,
+    IN_ORDER_KINDS,
     KINDS,
     ON_ERROR_KINDS,
     RESERVED_STAGE_NAMES,
@@ -82,6 +86,14 @@ def _none_kept() -> str:
 
 _STAGES: Final = ("spec", "stages")
 _COLLECT: Final = (*_STAGES, "*", "collect")
+
+
+def _ordered(kind: str) -> str:
+    """True if stage s, where it is of this kind, lets messages leave in the order of their partition."""
+    return f"!(has(s.{kind}) && has(s.{kind}.ordering) && s.{kind}.ordering != 'Partition')"
+
+
+_ALL_ORDERED: Final = f"self.stages.all(s, {' && '.join(map(_ordered, FUNCTION_KINDS))})"
 
 RULES: Final[Sequence[CelRule]] = (
     CelRule(
@@ -143,6 +155,49 @@ RULES: Final[Sequence[CelRule]] = (
         rule="self.stages.all(s, !has(s.produce) || (s.produce.topic != self.source.topic && "
         "(!has(self.deadLetter) || s.produce.topic != self.deadLetter.topic)))",
         message="produce.topic can't be the topic of the source or of deadLetter",
+    ),
+    *(
+        CelRule(
+            at=(*_STAGES, "*", kind, *below), rule=_between(least, most), message=f"from {least} to {most}"
+        )
+        for kind in FUNCTION_KINDS
+        for below, least, most in RANGES
+    ),
+    *(
+        rule
+        for kind in FUNCTION_KINDS
+        for rule in (
+            CelRule(
+                at=(*_STAGES, "*", kind, "pool"),
+                rule=f"[{', '.join(f'has(self.{one})' for one in POOL_KINDS)}].filter(there, there).size() == 1",
+                message=f"a pool has exactly one of {', '.join(POOL_KINDS)}",
+            ),
+            CelRule(
+                at=(*_STAGES, "*", kind),
+                rule="has(self.pool) || !has(self.timeout)",
+                message="timeout needs a pool",
+            ),
+            CelRule(
+                at=(*_STAGES, "*", kind),
+                rule="has(self.pool) || !has(self.ordering) || self.ordering == 'Partition'",
+                message="ordering needs a pool",
+            ),
+            CelRule(
+                at=(*_STAGES, "*", kind, "retry"),
+                rule="!has(self.backoff) || !has(self.maxBackoff) || duration(self.backoff) <= duration(self.maxBackoff)",
+                message="maxBackoff is at least backoff",
+            ),
+        )
+    ),
+    CelRule(
+        at=("spec",),
+        rule=f"!has(self.delivery) || self.delivery != 'ExactlyOnce' || {_ALL_ORDERED}",
+        message="ordering: Key or None can't stand beside delivery: ExactlyOnce",
+    ),
+    CelRule(
+        at=("spec",),
+        rule=f"self.stages.all(s, {' && '.join(f'!has(s.{kind})' for kind in IN_ORDER_KINDS)}) || {_ALL_ORDERED}",
+        message="ordering: Key or None can't stand in a chain with a batch, reduce or collect stage",
     ),
     CelRule(
         at=("spec", "commit", "interval"),

@@ -82,6 +82,12 @@ HEADER_NAME: Final = Form(
     128,
     "letters, digits, '.', '_' and '-', at most 128 characters",
 )
+EXCEPTION: Final = Form(
+    "the name of an exception",
+    rf"^({_IDENTIFIER}(\.{_IDENTIFIER})*:)?{_IDENTIFIER}$",
+    253,
+    "a name such as TimeoutError, or module:name, for example requests:ConnectionError",
+)
 BOOTSTRAP_SERVERS: Final = Form(
     "a list of broker addresses",
     rf"^{_HOST_PORT}(, ?{_HOST_PORT})*$",
@@ -155,6 +161,7 @@ FORMS: Final = {
         FUNCTION,
         TAKEN,
         HEADER_NAME,
+        EXCEPTION,
         BOOTSTRAP_SERVERS,
         START_FROM,
         DURATION,
@@ -182,6 +189,7 @@ Taken = Annotated[str, Field(pattern=TAKEN.pattern, max_length=TAKEN.max_length,
 HeaderName = Annotated[
     str, Field(pattern=HEADER_NAME.pattern, max_length=HEADER_NAME.max_length, min_length=1)
 ]
+ExceptionRef = Annotated[str, Field(pattern=EXCEPTION.pattern, max_length=EXCEPTION.max_length, min_length=1)]
 BootstrapServers = Annotated[
     str, Field(pattern=BOOTSTRAP_SERVERS.pattern, max_length=BOOTSTRAP_SERVERS.max_length, min_length=3)
 ]

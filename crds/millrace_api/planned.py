@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from millrace_api.problems import PathParts
-from millrace_api.stages import FUNCTION_KINDS
 
-_FUNCTION_STAGE: Final = frozenset({"pool", "retry", "ordering"})
 
 PLANNED: Final[dict[PathParts, frozenset[str]]] = {
     ("spec",): frozenset({"scaling"}),
     ("spec", "worker"): frozenset({"labels", "annotations", "affinity", "topologySpread"}),
-    **{("spec", "stages", "*", kind): _FUNCTION_STAGE for kind in FUNCTION_KINDS},
 }
 
 

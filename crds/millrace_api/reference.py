@@ -50,9 +50,15 @@ spec:
     - name: departed
       filter: {function: "flights:departed"}
     - name: legs
-      flatMap: {function: "flights:legs", onError: Stop}
-    - name: score
-      map: {function: "flights:score", onError: DeadLetter}
+      flatMap: {function: "flights:legs", onError: Stop, vectorized: true}
+    - name: weather
+      map:
+        function: "flights:weather"
+        pool: {threads: 16}   # or {asyncio: 200}, or {processes: 4}
+        ordering: Partition
+        timeout: 5s
+        retry: {attempts: 3, backoff: 200ms, maxBackoff: 10s, exceptions: [TimeoutError, "http.client:HTTPException"]}
+        onError: DeadLetter
     - name: per-route
       reduce: {initial: "builtins:dict", accumulate: "flights:add", flush: "flights:total", key: route, onError: DeadLetter,
                count: 1000, bytes: 1048576, interval: 5s}
@@ -104,7 +110,7 @@ spec:
   storage: {persistentVolumeClaim: {claimName: flights}}
 ```
 
-What functions get and return is in [functions](functions.md), what `delivery` promises in [delivery](delivery.md), what
+What functions get and return is in [functions](functions.md), what executes them in [pools](pools.md), what `delivery` promises in [delivery](delivery.md), what
 a collect stage makes of rows in [collector](collector.md) and [sinks](sinks.md), the credentials' keys in [credentials](credentials.md). A
 **required** field of a mapping that may be left out is required
 where that mapping is there.

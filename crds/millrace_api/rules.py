@@ -13,9 +13,12 @@ from typing import Final
 from millrace_api.collect_rules import broken_collect_rules
 from millrace_api.forms import DURATION, START_FROM
 from millrace_api.gather import LONGEST_HOLD, SHORTEST_HOLD
+from millrace_api.pool_rules import RANGES, broken_pool_rules
 from millrace_api.problems import PathParts, Problem, path_text
 from millrace_api.stages import (
+    FUNCTION_KINDS,
     GATHER_KINDS,
+    IN_ORDER_KINDS,
     KINDS,
     ON_ERROR_KINDS,
     RESERVED_STAGE_NAMES,
@@ -54,6 +57,7 @@ def broken_rules(manifest: Tree) -> Iterator[Problem]:
     for index, stage in _stages(manifest):
         for parts, message, remedy in broken_collect_rules(stage.get("collect")):
             yield _problem(manifest, (*_stage(index), "collect", *parts), message, remedy)
+    yield from _executable(manifest)
 
 
 def _one_kind(manifest: Tree) -> Iterator[Problem]:
@@ -165,6 +169,21 @@ def _dead_letters_go_somewhere(manifest: Tree) -> Iterator[Problem]:
                 "DeadLetter needs a topic for dead letters, and spec.deadLetter is not there",
                 "add spec.deadLetter with a topic, or use late: Drop",
             )
+
+
+def _executable(manifest: Tree) -> Iterator[Problem]:
+    exactly_once = at(manifest, ("spec", "delivery")) == "ExactlyOnce"
+    needs = [kind for _, stage in _stages(manifest) for kind in IN_ORDER_KINDS if stage.get(kind) is not None]
+    for index, stage in _stages(manifest):
+        for kind in FUNCTION_KINDS:
+            place = (*_stage(index), kind)
+            for below, least, most in RANGES:
+                yield from _range(manifest, (*place, *below), least, most)
+            broken = broken_pool_rules(
+                stage.get(kind), exactly_once=exactly_once, in_order=needs[0] if needs else ""
+            )
+            for parts, message, remedy in broken:
+                yield _problem(manifest, (*place, *parts), message, remedy)
 
 
 def _topics_apart(manifest: Tree) -> Iterator[Problem]:

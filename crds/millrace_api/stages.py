@@ -11,10 +11,12 @@ from typing import Final, Literal
 from pydantic import Field
 
 from millrace_api.collect import CollectStage
-from millrace_api.forms import DnsLabel, FunctionRef
+from millrace_api.forms import DnsLabel, Duration, FunctionRef
 from millrace_api.gather import BatchStage, ReduceStage
 from millrace_api.model import Model
+from millrace_api.pools import Ordering, Pool, Retry
 from millrace_api.produce import OnError, ProduceStage
+from millrace_api.times import duration_seconds
 
 Kind = Literal["map", "flatMap", "filter", "batch", "reduce", "produce", "collect"]
 
@@ -23,6 +25,7 @@ FUNCTION_KINDS: Final[tuple[Kind, ...]] = ("map", "flatMap", "filter")
 GATHER_KINDS: Final[tuple[Kind, ...]] = ("batch", "reduce")
 ON_ERROR_KINDS: Final[tuple[Kind, ...]] = (*FUNCTION_KINDS, "reduce", "produce")
 TERMINAL_KINDS: Final[tuple[Kind, ...]] = ("produce", "collect")
+IN_ORDER_KINDS: Final[tuple[Kind, ...]] = (*GATHER_KINDS, "collect")
 # A stage's own names are made as <groupId>.<stage>; and figures, errors and dead letters know stages by their names.
 RESERVED_STAGE_NAMES: Final = {
     "claims": "<groupId>.claims is the consumer group that holds the claims",
@@ -32,7 +35,7 @@ RESERVED_STAGE_NAMES: Final = {
 
 
 class FunctionStage(Model):
-    """A stage that calls a Python function once for each message."""
+    """A stage that calls a Python function once for each message, or for each batch of them."""
 
     function: FunctionRef = Field(
         description="The function, as module:name. It gets the value; with a second parameter also the message (key, "
@@ -45,6 +48,36 @@ class FunctionStage(Model):
         "names stage, partition and offset; DeadLetter sends the message to the dead letters, and needs "
         "spec.deadLetter.",
     )
+    retry: Retry | None = Field(
+        default=None,
+        description="Call the function again after an exception, before onError applies. Default: never.",
+    )
+    pool: Pool | None = Field(
+        default=None,
+        description="What executes the function. Default: the worker's own thread, one message after the other.",
+    )
+    ordering: Ordering = Field(
+        default="Partition",
+        description="With a pool, in which order messages leave the stage. Partition (default): in the order of their "
+        "partition, though functions run at the same time. Key: the function is called for messages of one key one after "
+        "the other, and they leave in that order; different keys do not wait for each other. None: each leaves when it is "
+        "done. Key and None not with delivery: ExactlyOnce, and not in a chain with a batch, reduce or collect stage.",
+    )
+    timeout: Duration | None = Field(
+        default=None,
+        description="With a pool, how long a call may take, a duration with its unit (1ms to 1h). What takes longer "
+        "counts as a TimeoutError: retry and onError apply. Default: no limit.",
+    )
+    vectorized: bool = Field(
+        default=False,
+        description="The function gets a whole batch at once (default false): a list of values, or a pyarrow.RecordBatch "
+        "where its first parameter is annotated as such. It returns as many results, in the same order; an instance of "
+        "millrace.Invalid in the place of one sends that message to the dead letters.",
+    )
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        return None if self.timeout is None else duration_seconds(self.timeout)
 
 
 class Stage(Model):

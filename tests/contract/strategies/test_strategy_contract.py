@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Set
+import time
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from chain_fakes import FakeProducer, FakeRecord, batch_of
 from millrace.channel.lateness import Lateness
 from millrace.channel.progress import Progress
 from millrace.channel.schema import RowEncoder
-from millrace.clock import Deadline, VirtualClock
+from millrace.clock import Clock, Deadline, SystemClock, VirtualClock
 from millrace.engine.batch import Batch, DeadLetter
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
@@ -41,6 +43,12 @@ from millrace.strategies import (
     produce_in_transaction,
     write_dead_letters,
 )
+from millrace.strategies.functions import FunctionWork
+from millrace.strategies.link import Link
+from millrace.strategies.pool import Crew, OnTheSpot, Pooled, Schedule, Sequence, Tasks, Threads
+from millrace.strategies.processes import Launch, Processes, Shape, Values
+from millrace.strategies.retry import Retry
+from millrace.strategies.vectorized import Vectorized
 from millrace_api.ddl import parse_columns
 
 pytestmark = pytest.mark.contract
@@ -84,11 +92,11 @@ class Next(Strategy):
         self.terminated += 1
 
 
-Make = Callable[[Strategy, FakeProducer, VirtualClock], Strategy]
+Make = Callable[[Strategy, FakeProducer, Clock], Strategy]
 
 
 def inline(work: Callable[[Judge], object]) -> Make:
-    def make(next_: Strategy, _: FakeProducer, clock: VirtualClock) -> Strategy:
+    def make(next_: Strategy, _: FakeProducer, clock: Clock) -> Strategy:
         return Inline(next_, work(Judge("stage", dead_letters=True)), StageStats(), clock)  # type: ignore[arg-type]
 
     return make
@@ -161,13 +169,87 @@ STRATEGIES: dict[str, Make] = {
 }
 
 
+FUNCTIONS: dict[str, tuple[Callable[[Function, Judge], FunctionWork], Callable[[bytes], object]]] = {
+    "map": (Map, lambda value: value),
+    "filter": (Filter, lambda value: value != b"1"),
+    "flatMap": (FlatMap, lambda value: [value, value]),
+}
+
+
+def pooled(kind: str, crew: str, sequence: Sequence, *, vectorized: bool = False) -> Make:
+    """A function stage in a pool; with sequence ANY it leaves in order, with KEY as it is done."""
+    make_work, of_one = FUNCTIONS[kind]
+
+    def function(value: bytes | list[bytes]) -> object:
+        return [of_one(one) for one in value] if isinstance(value, list) else of_one(value)
+
+    async def coroutine(value: bytes | list[bytes]) -> object:
+        return function(value)
+
+    def make(next_: Strategy, _: FakeProducer, clock: Clock) -> Strategy:
+        judge = Judge("stage", dead_letters=True)
+        work = make_work(Function(coroutine if crew == "asyncio" else function), judge)
+        if vectorized:
+            work = Vectorized(work)
+        schedule = Schedule(sequence, Retry(), judge.judge, clock)
+        members: Crew = OnTheSpot(schedule, work, clock)
+        if crew == "threads":
+            members = Threads(schedule, work, 2, 30.0, clock, name="test")
+        if crew == "asyncio":
+            members = Tasks(schedule, work, 2, 30.0, clock, name="test")
+        ordered = sequence is not Sequence.KEY
+        return Pooled(next_, work, schedule, members, 1, StageStats(), clock, ordered=ordered)
+
+    return make
+
+
+POOLS: dict[str, Make] = {
+    f"{kind}, {crew}, {sequence.value}": pooled(kind, crew, sequence)
+    for kind in FUNCTIONS
+    for crew, sequence in (
+        ("later on the same thread", Sequence.PARTITION),
+        ("threads", Sequence.ANY),
+        ("threads", Sequence.KEY),
+        ("asyncio", Sequence.ANY),
+        ("asyncio", Sequence.KEY),
+    )
+}
+POOLS["map, threads, vectorized"] = pooled("map", "threads", Sequence.ANY, vectorized=True)
+POOLS["filter, asyncio, vectorized"] = pooled("filter", "asyncio", Sequence.ANY, vectorized=True)
+
+
+def in_processes(kind: str, *, ordered: bool = True) -> Make:
+    def make(next_: Strategy, _: FakeProducer, clock: Clock) -> Strategy:
+        return Processes(
+            next_,
+            Launch("process_functions:works_of", msgspec.json.encode({"kind": kind})),
+            1,
+            Shape(Values.BYTES, Values.OBJECTS, ordered=ordered, alone=not ordered),
+            [(StageStats(), True)],
+            Judge("stage", dead_letters=True),
+            clock,
+        )
+
+    return make
+
+
+POOLS["flatMap, processes, any"] = in_processes("flatMap")
+POOLS["map, processes, key"] = in_processes("map", ordered=False)
+
+
 class Rig:
-    def __init__(self, make: Make, seed: int = 0) -> None:
+    """The strategy between a caller and `next`. A pool lives in real time, all else in virtual."""
+
+    def __init__(self, name: str, seed: int = 0) -> None:
         self.chance = random.Random(seed)
-        self.clock, self.next = VirtualClock(), Next(self.chance)
-        self.producer = FakeProducer(self.chance)
+        self.real = name in POOLS
+        self.clock: Clock = SystemClock() if self.real else VirtualClock()
+        self.next, self.producer = Next(self.chance), FakeProducer(self.chance)
+        make = POOLS[name] if self.real else STRATEGIES[name]
         self.strategy = make(self.next, self.producer, self.clock)
+        self.ordered = Sequence.KEY.value not in name
         self.begun: dict[int, int] = {}
+        self.made: dict[int, list[Batch]] = {}
 
     def batch(self, partition: int = 0, count: int = 3) -> Batch:
         """The next batch of a partition, with values of bytes, and a dead letter if it is long enough."""
@@ -176,19 +258,43 @@ class Rig:
         records = [FakeRecord(offset, b"%d" % offset, partition) for offset in range(start, start + count)]
         alive = records[: max(0, count - 2)] + records[-1:] if count > 2 else records
         dead = tuple(DeadLetter(r, "before", "bad") for r in records if r not in alive)
-        return Batch(
+        batch = Batch(
             partition, start, end, records, alive, alive if self.raw else [r.value() for r in alive], dead
         )
+        self.made.setdefault(partition, []).append(batch)
+        return batch
 
     raw = False
 
+    def rest(self) -> None:
+        self.clock.sleep(0.001 if self.real else 0.01)
+
     def settle(self) -> None:
-        for _ in range(100):
+        """Poll until nothing is left here."""
+        deadline = time.monotonic() + 30
+        for _ in range(10 if self.real else 100):
             self.strategy.poll()
-            self.clock.advance(0.01)
+            self.rest()
+        if self.real:
+            assert isinstance(self.strategy, Link)
+            while self.strategy._busy():
+                assert time.monotonic() < deadline, "it does not come to an end"
+                self.strategy.poll()
+                self.rest()
 
     def ranges(self, partition: int) -> list[tuple[int, int]]:
-        return [(b.start, b.end) for b in self.next.taken if b.partition == partition]
+        """What has arrived, in batches as they were made: on a slow machine a batch may arrive in parts."""
+        parts = [(b.start, b.end) for b in self.next.taken if b.partition == partition]
+        if not self.ordered:
+            parts.sort()
+        whole: list[tuple[int, int]] = []
+        ends = {batch.end for batch in self.made.get(partition, ())}
+        for start, end in parts:
+            if whole and whole[-1][1] == start and start not in ends:
+                whole[-1] = (whole[-1][0], end)
+            else:
+                whole.append((start, end))
+        return whole
 
     def covered(self, partition: int) -> list[tuple[int, int]]:
         """The ranges that arrived, those without a gap between them as one: a strategy may merge batches, and cut them."""
@@ -201,11 +307,12 @@ class Rig:
         return found
 
 
-@pytest.fixture(params=STRATEGIES)
-def rig(request: pytest.FixtureRequest) -> Rig:
-    rig = Rig(STRATEGIES[request.param])
+@pytest.fixture(params=[*STRATEGIES, *POOLS])
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    rig = Rig(request.param)
     rig.raw = request.param == "decode"
-    return rig
+    yield rig
+    rig.strategy.terminate()
 
 
 def submitted(rig: Rig, batch: Batch) -> bool:
@@ -221,8 +328,9 @@ def test_a_batch_arrives_with_its_offsets_its_source_and_its_dead_letters(rig: R
     rig.strategy.submit(batch)
     rig.settle()
     assert rig.covered(0) == [(batch.start, batch.end)]
-    assert [record for taken in rig.next.taken for record in taken.source] == batch.source
-    assert tuple(letter for taken in rig.next.taken for letter in taken.dead) == batch.dead
+    arrived = sorted(rig.next.taken, key=lambda part: part.start)
+    assert [record for taken in arrived for record in taken.source] == batch.source
+    assert tuple(letter for taken in arrived for letter in taken.dead) == batch.dead
     for taken in rig.next.taken:
         within = [*taken.source, *taken.records, *(letter.record for letter in taken.dead)]
         assert all(taken.start <= record.offset() < taken.end for record in within)
@@ -238,14 +346,14 @@ def test_a_rejection_has_no_effect_and_nothing_taken_is_lost_while_the_next_reje
     rig.next.blocked = True
     taken = []
     waiting = rig.batch()
-    for _ in range(5):
+    for _ in range(12):
         if submitted(rig, waiting):
             taken.append((waiting.start, waiting.end))
             waiting = rig.batch()
-        rig.clock.advance(1.0)
+        rig.rest() if rig.real else rig.clock.sleep(1.0)
         rig.strategy.poll()
     assert rig.next.taken == []
-    assert len(taken) < 5, "it has to reject at some time"
+    assert len(taken) < 12, "it has to reject at some time"
     rig.next.blocked = False
     rig.settle()
     assert rig.covered(0) == [(taken[0][0], taken[-1][1])]
@@ -256,6 +364,8 @@ def test_a_rejection_has_no_effect_and_nothing_taken_is_lost_while_the_next_reje
 
 @pytest.mark.parametrize("seed", range(10))
 def test_order_and_completeness_survive_a_reluctant_next_and_a_full_producer(rig: Rig, seed: int) -> None:
+    if seed > 1 and isinstance(rig.strategy, Processes):
+        pytest.skip("a process takes a second to start")
     rig.chance.seed(seed)
     rig.next.reluctance = rig.producer.fullness = 0.5
     rig.producer.promptness = 0.3
@@ -263,7 +373,7 @@ def test_order_and_completeness_survive_a_reluctant_next_and_a_full_producer(rig
         batch = rig.batch(partition=n % 3, count=rig.chance.randrange(6))
         while not submitted(rig, batch):
             rig.strategy.poll()
-            rig.clock.advance(0.01)
+            rig.rest()
     rig.settle()
     for partition in range(3):
         ranges = rig.ranges(partition)
@@ -294,6 +404,7 @@ def test_of_an_abandoned_partition_nothing_arrives_any_more(rig: Rig) -> None:
     rig.settle()
     assert {b.partition for b in rig.next.taken} == set(taken) - {1}
     rig.begun[1] = 0
+    rig.made.clear()
     rig.strategy.submit(rig.batch(partition=1))
     rig.settle()
     assert rig.covered(1) == [(0, 3)]
@@ -324,9 +435,9 @@ def test_joining_keeps_its_deadline(rig: Rig) -> None:
     rig.next.blocked = True
     rig.strategy.submit(rig.batch())
     rig.strategy.close()
-    began = rig.clock.monotonic()
-    assert not rig.strategy.join(Deadline.after(rig.clock, 3.0))
-    assert rig.clock.monotonic() - began == pytest.approx(3.0, abs=0.01)
+    began, seconds = rig.clock.monotonic(), 0.1 if rig.real else 3.0
+    assert not rig.strategy.join(Deadline.after(rig.clock, seconds))
+    assert rig.clock.monotonic() - began == pytest.approx(seconds, abs=5.0 if rig.real else 0.01)
     assert rig.next.taken == []
 
 

@@ -112,6 +112,7 @@ def test_a_generator_is_refused_where_it_would_be_taken_for_a_value(code: Path, 
         ("def g(value): ...", "has no function f"),
         ("f = 5", "is a int, not a function"),
         ("async def f(value): ...", "is async"),
+        ("class F:\n async def __call__(self, value): ...\nf = F()", "is async"),
         ("async def f(value): yield 1", "is async"),
         ("def f(): ...", "takes ()"),
         ("def f(a, b, c): ...", "takes (a, b, c)"),
@@ -215,3 +216,69 @@ def test_a_function_that_does_not_fit_its_part_is_refused(
         load(pipeline, code)
     assert (raised.value.what, raised.value.remedy) == (words, remedy)
     assert raised.value.where == f"spec.stages[0].reduce.{field}"
+
+
+def refused(code: Path, source: str, declared: dict[str, object]) -> FunctionError:
+    (code / "stages_under_test.py").write_text(source)
+    with pytest.raises(FunctionError) as raised:
+        load(pipeline_of({"name": "s", "map": {"function": "stages_under_test:f", **declared}}), code)
+    return raised.value
+
+
+def test_a_pool_of_asyncio_takes_async_functions_only(code: Path) -> None:
+    error = refused(code, "def f(value): ...", {"pool": {"asyncio": 5}})
+    assert "would hold the event loop" in error.what
+    assert "threads" in error.remedy
+    (code / "stages_under_test.py").write_text("async def f(value, message): ...")
+    sys.modules.pop("stages_under_test")
+    stage = {"name": "s", "map": {"function": "stages_under_test:f", "pool": {"asyncio": 5}}}
+    function = load(pipeline_of(stage), code)["s"]
+    assert (function.asynchronous, function.wants_message) == (True, True)
+
+
+def test_a_vectorized_function_can_not_yield(code: Path) -> None:
+    error = refused(code, "def f(values): yield 1", {"vectorized": True})
+    assert "a vectorized stage takes what a function returns" in error.what
+
+
+@pytest.mark.parametrize(
+    ("source", "arrow"),
+    [
+        ("def f(values): ...", False),
+        ("def f(values: list): ...", False),
+        ("import pyarrow\ndef f(rows: pyarrow.RecordBatch): ...", True),
+        ("from __future__ import annotations\nimport pyarrow as pa\ndef f(rows: pa.RecordBatch): ...", True),
+        ("class RecordBatch: ...\ndef f(rows: RecordBatch): ...", False),
+    ],
+)
+def test_a_record_batch_is_asked_for_by_annotation(code: Path, source: str, arrow: bool) -> None:
+    (code / "stages_under_test.py").write_text(source)
+    stage = {"name": "s", "map": {"function": "stages_under_test:f", "vectorized": True}}
+    assert load(pipeline_of(stage), code)["s"].arrow is arrow
+
+
+def test_exceptions_of_a_retry_are_looked_up(code: Path) -> None:
+    (code / "stages_under_test.py").write_text("class Busy(Exception): ...\ndef f(value): ...")
+    names = ["TimeoutError", "Busy", "http.client:HTTPException"]
+    retry = {"attempts": 2, "exceptions": names}
+    stage = {"name": "s", "map": {"function": "stages_under_test:f", "retry": retry}}
+    found = load(pipeline_of(stage), code)["s"].retry_on
+    assert [kind.__name__ for kind in found] == ["TimeoutError", "Busy", "HTTPException"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Busy", "Busy is no exception of Python or of stages_under_test"),
+        ("f", "f is no exception of Python or of stages_under_test"),
+        ("KeyboardInterrupt", "KeyboardInterrupt is no exception"),
+        ("http.client:HTTPSException", "http.client:HTTPSException is no exception of http.client"),
+        ("millrace:Invalid", "is never called again"),
+        ("nowhere:Error", "there is no module nowhere"),
+    ],
+)
+def test_an_exception_that_is_none_is_refused_at_its_place(code: Path, name: str, words: str) -> None:
+    error = refused(code, "def f(value): ...", {"retry": {"attempts": 2, "exceptions": ["OSError", name]}})
+    assert words in error.what
+    assert error.where == "spec.stages[0].map.retry.exceptions[1]"
+    assert error.code is ExitCode.FUNCTION

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,7 +19,7 @@ import millrace
 from chain_fakes import FakeConsumer, FakeProducer, FakeRecord
 from chain_pipelines import pipeline_of
 from millrace.chain import Functions, build, stage_stats
-from millrace.clock import Deadline, VirtualClock
+from millrace.clock import Clock, Deadline, SystemClock, VirtualClock
 from millrace.engine.engine import Engine
 from millrace.engine.outbox import Outbox
 from millrace.engine.tracker import OffsetTracker
@@ -25,6 +28,7 @@ from millrace.strategies import Function
 
 pytestmark = pytest.mark.unit
 
+ATTEMPTS = 2  # of a stage that is called again
 INVALID, RAISE, TOO_MANY = "invalid", "raise", "half-way"
 
 
@@ -39,6 +43,7 @@ class Plan:
     dead_letters: bool
     max_consecutive: int | None
     trouble: float  # share of values at which a function does not simply return
+    pools: list[str | None]  # how each stage is executed; in all of these ways messages leave it in order
     partitions: dict[int, list[FakeRecord]] = field(default_factory=dict)
 
     def fate(self, stage: int, value: int) -> str | int:
@@ -115,6 +120,17 @@ def process(plan: Plan, record: FakeRecord) -> tuple[list[int], tuple[str, bool]
 
 
 def functions(plan: Plan, calls: Counter[tuple[int, int, int]]) -> Functions:
+    def make_async(function: Callable[[int, millrace.Message], object]) -> Callable[..., object]:
+        async def coroutine(value: int, message: millrace.Message) -> object:
+            if value % 3 == 0:
+                await asyncio.sleep(0)
+            try:
+                return function(value, message)
+            except StopIteration as error:  # which a coroutine can't raise
+                raise ArithmeticError from error
+
+        return coroutine
+
     def make(stage: int, kind: str) -> Callable[[int, millrace.Message], object]:
         def many(value: int, number: int, breaks: bool) -> Iterator[int]:
             for n in range(number):
@@ -123,7 +139,8 @@ def functions(plan: Plan, calls: Counter[tuple[int, int, int]]) -> Functions:
                 raise TimeoutError("half-way")
 
         def function(value: int, message: millrace.Message) -> object:
-            calls[stage, message.partition, message.offset, value] += 1  # type: ignore[index]
+            with lock:
+                calls[stage, message.partition, message.offset, value] += 1  # type: ignore[index]
             fate = plan.fate(stage, value)
             if fate == INVALID:
                 raise millrace.Invalid("no")
@@ -136,9 +153,21 @@ def functions(plan: Plan, calls: Counter[tuple[int, int, int]]) -> Functions:
 
         return function
 
-    return Functions(
-        {f"s{n}": Function(make(n, kind), wants_message=True) for n, kind in enumerate(plan.kinds)}
-    )
+    def of(stage: int) -> Function:
+        function = make(stage, plan.kinds[stage])
+        if plan.pools[stage] == "asyncio":
+            return Function(make_async(function), wants_message=True, asynchronous=True)
+        return Function(function, wants_message=True)
+
+    lock = threading.Lock()
+    return Functions({f"s{n}": of(n) for n in range(len(plan.kinds))})
+
+
+EXECUTED: dict[str, dict[str, object]] = {
+    "again": {"retry": {"attempts": ATTEMPTS, "backoff": "1ms", "maxBackoff": "1ms"}},
+    "threads": {"pool": {"threads": 2}},
+    "asyncio": {"pool": {"asyncio": 3}},
+}
 
 
 @dataclass
@@ -147,6 +176,7 @@ class Run:
 
     positions: dict[int, int]
     failure: MessageFailure | None
+    failures: int
     produced: FakeProducer
     calls: Counter[tuple[int, int, int]]
     open: set[int]
@@ -154,8 +184,11 @@ class Run:
 
 def run(plan: Plan, chance: random.Random) -> Run:
     stages: list[dict[str, object]] = [
-        {"name": f"s{n}", kind: {"function": "operator:truth", "onError": on_error}}
-        for n, (kind, on_error) in enumerate(zip(plan.kinds, plan.on_error, strict=True))
+        {
+            "name": f"s{n}",
+            kind: {"function": "operator:truth", "onError": on_error, **EXECUTED.get(pool or "", {})},
+        }
+        for n, (kind, on_error, pool) in enumerate(zip(plan.kinds, plan.on_error, plan.pools, strict=True))
     ]
     spec: dict[str, object] = {"delivery": plan.delivery}
     if plan.dead_letters:
@@ -164,7 +197,9 @@ def run(plan: Plan, chance: random.Random) -> Run:
             spec["deadLetter"] = {"topic": "dead", "maxConsecutive": plan.max_consecutive}
     pipeline = pipeline_of(*stages, {"name": "out", "produce": {"topic": "out"}}, **spec)
     calls: Counter[tuple[int, int, int]] = Counter()
-    clock, tracker, outbox, consumer = VirtualClock(), OffsetTracker(), Outbox(), FakeConsumer()
+    real = any(plan.pools)
+    clock: Clock = SystemClock() if real else VirtualClock()
+    tracker, outbox, consumer = OffsetTracker(), Outbox(), FakeConsumer()
     producer = FakeProducer(
         chance, fullness=chance.choice([0.0, 0.3, 0.8]), promptness=chance.choice([0.1, 1.0])
     )
@@ -181,9 +216,11 @@ def run(plan: Plan, chance: random.Random) -> Run:
         consumer.feed(*queues[partition][:count])
         queues[partition] = queues[partition][count:]
     failure = None
+    deadline = Deadline.after(SystemClock(), 60.0)
     try:
-        for _ in range(3000):
+        for _ in itertools.count() if real else range(3000):
             engine.step(0.05)
+            assert not deadline.expired(), "it does not come to an end"
             if not consumer.ready and all(map(tracker.drained, plan.partitions)):
                 break
     except MessageFailure as error:
@@ -196,12 +233,15 @@ def run(plan: Plan, chance: random.Random) -> Run:
             break
         except MessageFailure as error:
             told.append(error)
+    engine.terminate()
     assert len(told) == len(set(map(id, told))), "a failure is told once"
-    return Run(dict(engine.positions()), told[-1] if told else None, producer, calls, set(outbox.open))
+    return Run(
+        dict(engine.positions()), told[-1] if told else None, len(told), producer, calls, set(outbox.open)
+    )
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
+def plans(draw: st.DrawFn, pools: Sequence[str | None] = (None,)) -> Plan:
     kinds = draw(st.lists(st.sampled_from(["map", "filter", "flatMap"]), min_size=1, max_size=4))
     dead_letters = draw(st.booleans())
     errors = ["Stop", "DeadLetter"] if dead_letters else ["Stop"]
@@ -214,6 +254,7 @@ def plans(draw: st.DrawFn) -> Plan:
         dead_letters,
         draw(st.sampled_from([None, 1, 3])),
         draw(st.sampled_from([0.0, 0.02, 0.3])),
+        [draw(st.sampled_from(pools)) for _ in kinds],
     )
     chance = random.Random(seed)
     for partition in range(draw(st.integers(1, 3))):
@@ -229,12 +270,25 @@ def plans(draw: st.DrawFn) -> Plan:
 @settings(max_examples=200, deadline=None)
 @given(plan=plans(), seed=st.integers(0, 2**32))
 def test_a_chain_does_what_the_reference_does_whatever_back_pressure_there_is(plan: Plan, seed: int) -> None:
+    check(plan, seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan=plans(pools=[None, *EXECUTED]), seed=st.integers(0, 2**32))
+def test_a_chain_of_pools_does_what_the_reference_does(plan: Plan, seed: int) -> None:
+    check(plan, seed)
+
+
+def check(plan: Plan, seed: int) -> None:
     result = run(plan, random.Random(seed))
-    assert all(times == 1 for times in result.calls.values()), "a function is called once per value"
+    for (stage, *_), times in result.calls.items():
+        most = ATTEMPTS if plan.pools[stage] == "again" else 1
+        assert 1 <= times <= most, "a function is called once per value"
     wanted = {p: reference(plan, records) for p, records in plan.partitions.items()}
     if result.failure is None:
         assert not any(w.stopped for w in wanted.values())
-    else:
+    elif result.failures == 1 or not any(plan.pools):
+        # pools go on at the same time: where several stages fail, what one has handed on may be dropped by the next
         stopped = wanted[result.failure.partition]
         assert type(result.failure) is stopped.stopped
         assert result.failure.offset == stopped.position
@@ -242,7 +296,8 @@ def test_a_chain_does_what_the_reference_does_whatever_back_pressure_there_is(pl
     for partition, records in plan.partitions.items():
         position = result.positions[partition]
         whole = wanted[partition]
-        if result.failure is None or result.failure.partition == partition:
+        exact = result.failures == 1 or not any(plan.pools)
+        if result.failure is None or (exact and result.failure.partition == partition):
             assert position == (whole.position if records else 0)
         assert position <= max(whole.position, 0)
         done = [record for record in records if record.offset() < position]

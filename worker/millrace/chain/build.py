@@ -3,46 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from millrace.chain.functions import Functions
 from millrace.chain.gathering import gather
+from millrace.chain.processes import Part, in_processes, process_stage, runs_of
+from millrace.chain.stages import function_stage
 from millrace.chain.taking import address_of
+from millrace.chain.works import decode_of, form_of, judge_of
 from millrace.channel.lateness import Lateness
 from millrace.channel.progress import Progress
-from millrace.channel.schema import RowEncoder
 from millrace.channel.wire import END
 from millrace.clock import Clock
 from millrace.connectivity.ports import Producer
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
-from millrace.errors import ManifestError
 from millrace.strategies import (
     DEAD_LETTER_STAGE,
     DECODE_STAGE,
-    Check,
     Commit,
-    Decode,
-    Encode,
-    Filter,
-    FlatMap,
     Inline,
-    Judge,
     Limits,
-    Map,
     Marker,
     OnComplete,
     Produce,
     Room,
-    Work,
     collect_rows,
     produce_in_transaction,
     write_dead_letters,
 )
-from millrace_api import ConsumerPipeline, Stage
-
-MAX_MESSAGE_BYTES = 1_000_000  # librdkafka's default of message.max.bytes
-WRITTEN_HEADERS = 400  # bytes: more than the headers that say where a record comes from have
+from millrace_api import ConsumerPipeline
 
 
 def stage_stats(pipeline: ConsumerPipeline) -> dict[str, StageStats]:
@@ -107,67 +98,29 @@ def build(
     if dead_letter is not None and (dead_letter.max_ratio, dead_letter.max_consecutive) != (None, None):
         limits = Limits(dead_letter.max_ratio, dead_letter.max_consecutive)
         chain = Inline(chain, limits, None, clock, forget=limits.forget)
+    runs = runs_of(before)
+    form = writers[0] if len(writers) == 1 and runs and in_processes(runs[-1]) else None
+    if form is not None and address_of(form, functions) is not None:
+        form = None  # keys and headers of its own are made here
     for last in reversed(writers):
-        form, emits = _form(last, pipeline, functions, beside), last.collect is None
-        chain = Inline(chain, form, stats[last.name], clock, emits=emits)
+        if last is not form:
+            work, emits = form_of(last, pipeline, functions, beside=beside), last.collect is None
+            chain = Inline(chain, work, stats[last.name], clock, emits=emits)
     room = Room()
-    for stage in reversed(before):
-        if stage.gathering is not None:
-            chain = gather(
-                chain,
-                stage,
-                functions,
-                room,
-                stats[stage.name],
-                clock,
-                dead_letters=dead_letter is not None,
-            )
-            continue
-        chain = Inline(chain, _work(stage, functions, dead_letter is not None), stats[stage.name], clock)
-    decode = Decode(spec.source.format, Judge(DECODE_STAGE, dead_letters=dead_letter is not None))
-    return Inline(chain, decode, stats[DECODE_STAGE], clock)
-
-
-def _form(stage: Stage, pipeline: ConsumerPipeline, functions: Functions, beside: bool) -> Work:
-    """What brings values into the form that a writing stage writes. beside: there are two of them."""
-    dead_letters = pipeline.spec.dead_letter is not None
-    judge = Judge(stage.name, dead_letters)
-    limit = _max_message_bytes(pipeline)
-    if stage.produce is not None:
-        judge = Judge(stage.name, dead_letters, on_error_dead_letter=stage.produce.on_error == "DeadLetter")
-        limit -= WRITTEN_HEADERS if pipeline.spec.delivery == "ExactlyOnce" else 0
-        return Encode(stage.produce.format, judge, limit, keep=beside, address=address_of(stage, functions))
-    if stage.collect is not None:
-        window = stage.collect.window
-        return Check(
-            RowEncoder(stage.collect.columns, window.time if window is not None else None),
-            judge,
-            limit,
-            beside=beside,
-        )
-    raise ValueError(f"stage {stage.name} of kind {stage.kind} writes nothing")
-
-
-def _work(stage: Stage, functions: Functions, dead_letters: bool) -> Work:
-    declared = stage.function_stage
-    if declared is None:
-        raise ValueError(f"stage {stage.name} of kind {stage.kind} has no function")
-    judge = Judge(stage.name, dead_letters, on_error_dead_letter=declared.on_error == "DeadLetter")
-    function = functions[stage.name]
-    if stage.map is not None:
-        return Map(function, judge)
-    if stage.filter is not None:
-        return Filter(function, judge)
-    return FlatMap(function, judge)
-
-
-def _max_message_bytes(pipeline: ConsumerPipeline) -> int:
-    text = pipeline.spec.kafka.properties.get("message.max.bytes", str(MAX_MESSAGE_BYTES))
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ManifestError(
-            f"{text!r} is not a number of bytes",
-            where="spec.kafka.properties.message.max.bytes",
-            remedy="write a number",
-        ) from error
+    for run in reversed(runs):
+        if run[0].gathering is not None:
+            name, letters = run[0].name, dead_letter is not None
+            chain = gather(chain, run[0], functions, room, stats[name], clock, dead_letters=letters)
+        elif in_processes(run):
+            is_last = run is runs[-1]
+            part = Part(tuple(stage.name for stage in run), run is runs[0], is_last and not writers)
+            if is_last and form is not None:
+                part = replace(part, form=form.name)
+            chain = process_stage(chain, part, pipeline, functions, stats, clock)
+        else:
+            (stage,) = run
+            judge = judge_of(stage, pipeline)
+            chain = function_stage(chain, stage, functions[stage.name], judge, stats[stage.name], clock)
+    if runs and in_processes(runs[0]):
+        return chain  # they decode too
+    return Inline(chain, decode_of(pipeline), stats[DECODE_STAGE], clock)

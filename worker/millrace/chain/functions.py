@@ -2,44 +2,57 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 from millrace.chain.roles import role_name, roles
 from millrace.errors import FunctionError
-from millrace.message import Message
+from millrace.message import Invalid, Message
 from millrace.strategies import Function
-from millrace_api import ConsumerPipeline, Stage
+from millrace_api import ConsumerPipeline
+from millrace_api.stages import FunctionStage
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The functions of a pipeline by the name of their stage; of a stage with several by `roles.role_name`."""
+    """The functions of a pipeline by the name of their stage; of a stage with several by `roles.role_name`. `code_dir` is
+    the directory their modules were looked for in.
+    """
 
     by_stage: Mapping[str, Function]
+    code_dir: Path | None = None
 
     def __getitem__(self, stage: str) -> Function:
         return self.by_stage[stage]
 
 
-def load(pipeline: ConsumerPipeline, code_dir: Path | None, *, setup: bool = True) -> Functions:
+def load(
+    pipeline: ConsumerPipeline, code_dir: Path | None, *, setup: bool = True, only: Set[str] | None = None
+) -> Functions:
     """Import every function of the pipeline, from `code_dir` first (it stays on sys.path), and call each module's
-    `setup()` once, unless told not to (to look at a manifest without running its code's preparations).
+    `setup()` once, unless told not to (to look at a manifest without running its code's preparations). It is not called
+    for functions that run in processes, which call it themselves.
+
+    Args:
+        only: load the functions of these stages: we are one of those processes.
 
     Raises FunctionError, which names the place in the manifest.
     """
     functions: dict[str, Function] = {}
     modules: dict[str, tuple[ModuleType, str]] = {}
     for index, stage in enumerate(pipeline.spec.stages):
+        if only is not None and stage.name not in only:
+            continue
         for role in roles(stage):
             where = f"spec.stages[{index}].{stage.kind}.{role.field}"
             module, call = find(role.reference, code_dir, where)
@@ -52,12 +65,16 @@ def load(pipeline: ConsumerPipeline, code_dir: Path | None, *, setup: bool = Tru
             continue
         where = f"spec.stages[{index}].{stage.kind}.function"
         module, call = find(declared.function, code_dir, where)
-        modules.setdefault(module.__name__, (module, where))
-        functions[stage.name] = _function(call, declared.function, stage, where)
+        if only is not None or declared.pool is None or declared.pool.kind != "processes":
+            modules.setdefault(module.__name__, (module, where))
+        functions[stage.name] = replace(
+            _function(call, declared, stage.kind, where),
+            retry_on=_exceptions(declared, module, code_dir, where.removesuffix("function")),
+        )
     if setup:
         for module, where in modules.values():
             set_up(module, where)
-    return Functions(functions)
+    return Functions(functions, code_dir)
 
 
 def find(reference: str, code_dir: Path | None, where: str) -> tuple[ModuleType, Callable[..., object]]:
@@ -143,20 +160,82 @@ def _refuse_shadowed(module: ModuleType, name: str, code_dir: Path | None, where
         )
 
 
-def _function(call: Callable[..., object], reference: str, stage: Stage, where: str) -> Function:
-    if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call):
+def _function(call: Callable[..., object], declared: FunctionStage, kind: str, where: str) -> Function:
+    asynchronous = _is_async(call)
+    reference, awaited = declared.function, declared.pool is not None and declared.pool.kind == "asyncio"
+    if asynchronous and not awaited:
         raise FunctionError(
             f"{reference} is async",
             where=where,
-            remedy="stage functions are called, not awaited: use def",
+            remedy="it is called, not awaited: use def, or give the stage pool: {asyncio: 100}",
         )
-    if inspect.isgeneratorfunction(call) and stage.kind != "flatMap":
+    if awaited and not asynchronous:
         raise FunctionError(
-            f"{reference} yields, and {stage.kind} takes what a function returns",
+            f"{reference} is not async, and would hold the event loop of its pool",
             where=where,
-            remedy="use return, or make the stage a flatMap",
+            remedy="use async def, or pool: {threads: 8} for a function that waits without await",
         )
-    return Function(call, _wants_message(call, reference, where))
+    generator = inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call)
+    if generator and (kind != "flatMap" or declared.vectorized):
+        raise FunctionError(
+            f"{reference} yields, and {'a vectorized stage' if declared.vectorized else kind} takes what a "
+            "function returns",
+            where=where,
+            remedy="use return" if declared.vectorized else "use return, or make the stage a flatMap",
+        )
+    arrow = declared.vectorized and _wants_arrow(call)
+    return Function(call, _wants_message(call, reference, where), asynchronous, arrow)
+
+
+def _is_async(call: Callable[..., object]) -> bool:
+    inner = getattr(call, "func", call)  # functools.partial
+    method = inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner).__call__
+    return any(
+        inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (call, inner, method)
+    )
+
+
+def _wants_arrow(call: Callable[..., object]) -> bool:
+    """By the annotation of the first parameter; pyarrow itself is not imported for that."""
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except ValueError:
+        return False
+    annotation = parameters[0].annotation if parameters else None
+    if isinstance(annotation, str):
+        return annotation.rpartition(".")[2] == "RecordBatch"
+    module = str(getattr(annotation, "__module__", ""))
+    return module.startswith("pyarrow") and getattr(annotation, "__name__", "") == "RecordBatch"
+
+
+def _exceptions(
+    declared: FunctionStage, module: ModuleType, code_dir: Path | None, where: str
+) -> tuple[type[Exception], ...]:
+    """The exceptions that `retry.exceptions` names. Raises FunctionError for what is none."""
+    names = declared.retry.exceptions if declared.retry is not None else ()
+    found = []
+    for index, name in enumerate(names):
+        place = f"{where}retry.exceptions[{index}]"
+        owner, _, bare = name.rpartition(":")
+        if owner:
+            known = getattr(_import(owner, code_dir, place), bare, None)
+        else:
+            known = getattr(builtins, bare, None) or getattr(module, bare, None)
+        if not isinstance(known, type) or not issubclass(known, Exception):
+            raise FunctionError(
+                f"{name} is no exception of {owner or f'Python or of {module.__name__}'}",
+                where=place,
+                remedy="name one of Python's own (TimeoutError, ConnectionError), of the function's module, or "
+                "module:name",
+            )
+        if issubclass(known, Invalid):
+            raise FunctionError(
+                f"after {name} a function is never called again: the message can't be processed, and it never will",
+                where=place,
+                remedy="leave it out",
+            )
+        found.append(known)
+    return tuple(found) or (Exception,)
 
 
 def _refuse_unusual(call: Callable[..., object], reference: str, where: str, why: str) -> None:

@@ -63,24 +63,29 @@ class Batch:
         return len(self.source)
 
     def before(self, offset: int) -> Batch:
-        """The part of it that answers for offsets below `offset` (within start..end); or for fewer: where `offset` is among
-        messages of which values were made together (`Several`), it ends before the first of them.
+        """The part of it that answers for offsets below `offset` (within start..end); see `between`."""
+        return self.between(self.start, offset)
+
+    def between(self, start: int, end: int) -> Batch:
+        """The part of it that answers for the offsets from `start` up to `end` (both within start..end). It ends sooner where
+        `end` is among messages of which values were made together (`Several`): before the first of them.
         """
-        if not self.start <= offset <= self.end:
-            raise ValueError(f"offset {offset} is not within {self.start}..{self.end}")
-        values = bisect_left(self.records, offset, key=_offset)
-        last = self.records[values - 1] if values else None
-        if isinstance(last, Several) and last.end > offset:
-            offset = last.offset()
-            values = bisect_left(self.records, offset, key=_offset)
+        if not self.start <= start <= end <= self.end:
+            raise ValueError(f"{start}..{end} is not within {self.start}..{self.end}")
+        low, high = (bisect_left(self.records, offset, key=_offset) for offset in (start, end))
+        last = self.records[high - 1] if high > low else None
+        if isinstance(last, Several) and last.end > end:
+            end = last.offset()
+            high = bisect_left(self.records, end, key=_offset)
+        first, after = (bisect_left(self.source, offset, key=_offset) for offset in (start, end))
         return Batch(
             self.partition,
-            self.start,
-            offset,
-            self.source[: bisect_left(self.source, offset, key=_offset)],
-            self.records[:values],
-            self.values[:values],
-            tuple(letter for letter in self.dead if letter.record.offset() < offset),
+            start,
+            end,
+            self.source[first:after],
+            self.records[low:high],
+            self.values[low:high],
+            tuple(letter for letter in self.dead if start <= letter.record.offset() < end),
         )
 
 

@@ -29,6 +29,9 @@ from millrace.errors import MessageFailure
 P = ParamSpec("P")
 
 STEP_SECONDS = 0.5  # of work in a step, about: short beside the time that a transaction has at the broker
+RESULTS_WAIT = (
+    0.01  # s that a fetch may wait while the chain has work under way, whose results should go on soon
+)
 BACK_PRESSURE_WAIT = 0.005  # s between two attempts: short beside a producer's round trip, long beside a poll
 
 
@@ -72,6 +75,7 @@ class Engine:
         self._queue: deque[_Run] = deque()
         self._closed = False
         self._failure: Exception | None = None  # of the chain: no step must follow it
+        self._told: list[Exception] = []  # all of them: two stages that work in pools may each have its own
 
     # -- partitions ----------------------------------------------------------------------------------------------
 
@@ -137,10 +141,11 @@ class Engine:
         if not self._queue:
             if self._closed:
                 return 0
-            if self._tracker.in_flight_total() >= self._max_in_flight:
+            in_flight = self._tracker.in_flight_total()
+            if in_flight >= self._max_in_flight:
                 self._wait(timeout)
                 return 0
-            self._fetch(timeout)
+            self._fetch(min(timeout, RESULTS_WAIT) if in_flight else timeout)
         taken, began = 0, self._clock.monotonic()
         while self._queue:
             try:
@@ -179,7 +184,8 @@ class Engine:
                 return self._chain.join(deadline)
             except MessageFailure as failure:
                 # Each stage above a failed one that keeps a batch meets the same failure again, and then keeps none.
-                if failure is not self._failure:
+                if all(failure is not told for told in self._told):
+                    self._told.append(failure)
                     self._failure = failure
                     raise
 
@@ -288,6 +294,7 @@ class Engine:
             raise
         except Exception as failure:
             self._failure = failure
+            self._told.append(failure)
             raise
 
     def _wait(self, timeout: float) -> None:

@@ -1,7 +1,8 @@
 """The strategies: what a stage of each kind does with a batch. None knows of manifests, or of who owns a partition.
 
 A stage that works at once is an `Inline` around something pure that makes an `Outcome` of a batch: `Decode`, `Map`,
-`Filter`, `FlatMap`, `Encode`, `Check`, `Limits`. Those that write (`Produce`, `produce_in_transaction`,
+`Filter`, `FlatMap`, `Encode`, `Check`, `Limits`. A function that runs elsewhere, or again after a wait, is
+the affair of `pool` and `processes`. Those that write (`Produce`, `produce_in_transaction`,
 `collect_rows`, `write_dead_letters`) are links of their own, for they may have to stop in the middle of a batch; so is
 `Gather`, the stage of batch and reduce, which holds batches back to make one of several, and `Listed` or `Folded` of their
 values. `Marker` adds to their transactions what no message asks for. `Commit` ends each chain. A whole chain is decode, the
@@ -23,6 +24,8 @@ from millrace.strategies.link import Inline, Link, Work
 from millrace.strategies.marker import Marker
 from millrace.strategies.produce import Produce, WriteInTransaction, produce_in_transaction
 from millrace.strategies.reduce import Folded
+from millrace.strategies.retry import Retry
+from millrace.strategies.vectorized import Vectorized
 
 __all__ = [
     "DEAD_LETTER_STAGE",
@@ -47,7 +50,9 @@ __all__ = [
     "OnComplete",
     "Outcome",
     "Produce",
+    "Retry",
     "Room",
+    "Vectorized",
     "Work",
     "WriteInTransaction",
     "collect_rows",

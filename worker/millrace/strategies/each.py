@@ -32,6 +32,13 @@ class Outcome:
     dead: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """Stands in the place of a result: the call for this message raised."""
+
+    error: Exception
+
+
 @dataclass(slots=True)
 class Attempt:
     """How it went. `results` has one entry per message tried, in order; those of messages that have become dead letters
@@ -65,13 +72,41 @@ def attempt(calls: Iterator[object], records: Sequence[Record], verdict: Verdict
             # User code raised StopIteration, which every loop in C takes for the end.
             error: Exception = StopIteration("raised by a stage function")
         except SystemExit as raised:  # would end the worker, with an exit code that means something else
-            error = RuntimeError(f"a stage function called sys.exit({raised.code!r})")
+            error = exited(raised)
         except Exception as raised:  # noqa: BLE001 - whatever user code raises is judged, not handled
             error = raised
         made.fail(error, records[len(results)], verdict)
         if made.failure is not None:
             break
         results.append(None)
+    return made
+
+
+def called(call: Callable[[], R]) -> R | Raised:
+    """What a call of user code returns, or raises."""
+    try:
+        return call()
+    except SystemExit as raised:  # would end the worker, with an exit code that means something else
+        return Raised(exited(raised))
+    except Exception as raised:  # noqa: BLE001 - whatever user code raises is judged, not handled
+        return Raised(raised)
+
+
+def exited(raised: SystemExit) -> RuntimeError:
+    return RuntimeError(f"a stage function called sys.exit({raised.code!r})")
+
+
+def gathered(results: list[object], records: Sequence[Record], verdict: Verdict) -> Attempt:
+    """The same as `attempt` makes, of results that are there, some of them `Raised`."""
+    made = Attempt(results)
+    if Raised not in set(map(type, results)):
+        return made
+    for index, result in enumerate(results):
+        if isinstance(result, Raised):
+            made.fail(result.error, records[index], verdict)
+            if made.failure is not None:
+                made.results = results[:index]
+                break
     return made
 
 

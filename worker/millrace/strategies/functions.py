@@ -6,26 +6,61 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, repeat
 from operator import truth
+from typing import Protocol
 
 from millrace.connectivity.ports import Record
 from millrace.engine.batch import Batch
 from millrace.message import Message
-from millrace.strategies.each import Outcome, as_they_are, attempt, conclude
+from millrace.strategies.each import Attempt, Outcome, as_they_are, attempt, conclude
 from millrace.strategies.judge import Judge
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A stage function: called with the value, and with a Message too where it wants one."""
+    """A stage function: called with the value, and with a Message too where it wants one.
+
+    Attributes:
+        asynchronous: calling it gives a coroutine (or, for a flatMap, an asynchronous generator).
+        arrow: vectorized, and wants a pyarrow.RecordBatch in place of a list of values.
+        retry_on: exceptions after which it may be called again for the same message.
+    """
 
     call: Callable[..., object]
     wants_message: bool = False
+    asynchronous: bool = False
+    arrow: bool = False
+    retry_on: tuple[type[Exception], ...] = (Exception,)
 
     def over(self, batch: Batch) -> Iterator[object]:
         """An iterator that calls it for each value of the batch; it can go on after an exception."""
         if self.wants_message:
             return map(self.call, batch.values, map(message_of, batch.records, batch.values))
         return map(self.call, batch.values)
+
+    def at(self, batch: Batch, index: int) -> object:
+        """What it returns for one value of the batch."""
+        value = batch.values[index]
+        if self.wants_message:
+            return self.call(value, message_of(batch.records[index], value))
+        return self.call(value)
+
+
+class FunctionWork(Protocol):
+    """The work of a stage that is a function, in its parts, for those who call the function elsewhere."""
+
+    @property
+    def function(self) -> Function: ...
+
+    @property
+    def judge(self) -> Judge: ...
+
+    def accept(self, returned: object) -> object:
+        """The result of a message, of what the function returned for it. May raise what counts as raised by the function."""
+
+    def conclude(self, batch: Batch, made: Attempt) -> Outcome:
+        """The outcome, of results that `accept` has made."""
+
+    def __call__(self, batch: Batch) -> Outcome: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +71,13 @@ class Map:
     judge: Judge
 
     def __call__(self, batch: Batch) -> Outcome:
-        return conclude(
-            batch, attempt(self.function.over(batch), batch.records, self.judge.judge), as_they_are
-        )
+        return self.conclude(batch, attempt(self.function.over(batch), batch.records, self.judge.judge))
+
+    def accept(self, returned: object) -> object:
+        return returned
+
+    def conclude(self, batch: Batch, made: Attempt) -> Outcome:
+        return conclude(batch, made, as_they_are)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +88,14 @@ class Filter:
     judge: Judge
 
     def __call__(self, batch: Batch) -> Outcome:
-        verdicts = map(
-            truth, self.function.over(batch)
-        )  # within the attempt: truth of a user's object may raise too
-        made = attempt(verdicts, batch.records, self.judge.judge)
+        # within the attempt: truth of a user's object may raise too
+        verdicts = map(truth, self.function.over(batch))
+        return self.conclude(batch, attempt(verdicts, batch.records, self.judge.judge))
+
+    def accept(self, returned: object) -> object:
+        return truth(returned)
+
+    def conclude(self, batch: Batch, made: Attempt) -> Outcome:
         values = batch.values
         if made.dead:
             values = [
@@ -75,7 +118,13 @@ class FlatMap:
     judge: Judge
 
     def __call__(self, batch: Batch) -> Outcome:
-        made = attempt(map(_listed, self.function.over(batch)), batch.records, self.judge.judge)
+        calls = map(_listed, self.function.over(batch))
+        return self.conclude(batch, attempt(calls, batch.records, self.judge.judge))
+
+    def accept(self, returned: object) -> object:
+        return _listed(returned)
+
+    def conclude(self, batch: Batch, made: Attempt) -> Outcome:
         return conclude(batch, made, _flattened)
 
 

@@ -18,6 +18,10 @@ from millrace.message import Invalid
 REASON_LENGTH = 500  # characters: a reason travels in a header, beside the message
 
 
+class Stuck(Exception):
+    """Calls of a stage's function go on and on and can't be ended: the worker has to be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """The policy of one stage.
@@ -38,7 +42,7 @@ class Judge:
         if (
             self.dead_letters
             and (invalid or self.on_error_dead_letter)
-            and not isinstance(error, MemoryError)
+            and not isinstance(error, (MemoryError, Stuck))
         ):
             return DeadLetter(record, self.stage, reason(error))
         what = reason(error) if invalid else f"{reason(error)}{_origin(error)}"
@@ -46,6 +50,8 @@ class Judge:
             remedy = (
                 "give the pipeline a deadLetter topic to go on past such messages, or mend what makes them"
             )
+        elif isinstance(error, Stuck):
+            remedy = "give what the function waits for a time limit of its own"
         else:
             remedy = "mend the function; `onError: DeadLetter` sends such messages to the dead-letter topic instead"
             remedy += "" if self.dead_letters else ", which the pipeline needs for that (spec.deadLetter)"

@@ -1,0 +1,58 @@
+"""A crew of threads, for functions that wait."""
+
+from __future__ import annotations
+
+import threading
+
+from millrace.clock import Clock
+from millrace.strategies.functions import FunctionWork
+from millrace.strategies.pool.crew import Place, Watched, call_unit
+from millrace.strategies.pool.schedule import Schedule
+
+
+class Threads(Watched):
+    """At most `size` daemon threads, started as they are needed. None is waited for in the end: a function that never
+    returns must not keep the worker from ending.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        work: FunctionWork,
+        size: int,
+        timeout: float | None,
+        clock: Clock,
+        *,
+        name: str,
+    ) -> None:
+        super().__init__(schedule, size, timeout, clock)
+        self._work, self._name = work, name
+
+    def wake(self, units: int) -> None:
+        self._places = {place for place in self._places if not place.given_up or place.unit is not None}
+        working = len(self._places) - self._going_on()
+        for _ in range(min(units, self._size - working)):
+            self._start()
+
+    def release(self) -> None:
+        self._schedule.end()
+
+    def _replace(self, place: Place) -> None:  # noqa: ARG002 - the interface's
+        self._start()
+
+    def _start(self) -> None:
+        place = Place()
+        self._places.add(place)
+        threading.Thread(target=self._run, args=(place,), name=f"{self._name}-pool", daemon=True).start()
+
+    def _run(self, place: Place) -> None:
+        schedule, work, clock = self._schedule, self._work, self._clock
+        timed = self._timeout is not None
+        while (unit := schedule.take(wait=True)) is not None:
+            if timed:
+                place.since = clock.monotonic()
+                place.unit = unit
+            counts = schedule.settle(unit, call_unit(work, unit))
+            place.unit = None
+            if not counts:
+                return  # it was given up, and another one has taken this place
