@@ -27,6 +27,9 @@ from millrace.ownership.sweeper import Sweep
 
 SOURCE, OUTPUT, GROUP, CLAIMS = "source", "output", "g", "g.claims"
 WRITERS = 5
+SLOW = {
+    "broker.session.timeout.ms": "60000"
+}  # on a crowded machine a broker must not lose its partitions by itself
 
 
 class Forgetful(Protocol):
@@ -69,7 +72,7 @@ class PatientWorld(KafkaWorld):
 class ForgetfulKafka:
     def __init__(self, directory: Path) -> None:
         self._directory, self._other = directory, directory / "other"
-        broker = EmbeddedBroker(directory)
+        broker = EmbeddedBroker(directory, properties=SLOW)
         start_or_skip(broker)
         world = PatientWorld(broker.bootstrap)
         world.admin().create_topic(SOURCE, WRITERS, PATIENCE)
@@ -82,7 +85,8 @@ class ForgetfulKafka:
         self._add_directory()
         self._broker = EmbeddedBroker(
             directory,
-            properties={
+            properties=SLOW
+            | {
                 "log.dirs": f"{directory / 'data'},{self._other}",
                 "replica.high.watermark.checkpoint.interval.ms": "100",  # how a lost directory is noticed
             },
