@@ -169,6 +169,7 @@ def test_a_collector_comes_dies_changes_and_goes(api: ControlPlane) -> None:
     operator.until(lambda: operator.collector() == ("True", "Running"))
     api.request("DELETE", f"{PODS}/flights.by-a.2")
     operator.until(lambda: operator.attempts()[1:] == [(2, "Lost"), (3, "")])
+    operator.until(lambda: operator.collector() == ("True", "Running"))
 
     # no executors any more: no rights any more
     operator.apply(manifest(SMALL))

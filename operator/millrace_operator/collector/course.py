@@ -14,7 +14,7 @@ from millrace_operator.children import content
 from millrace_operator.collector import access, driver_pod
 from millrace_operator.collector.attempts import Record, as_status, recorded
 from millrace_operator.collector.drivers import SUCCEEDED, drivers, executors
-from millrace_operator.collector.life import REPLACED, STOPPED, Decision, Phase, Wanted, decide
+from millrace_operator.collector.life import NOT_STARTED, REPLACED, STOPPED, Decision, Phase, Wanted, decide
 from millrace_operator.objects import Key, entries, key_of, mapping, number, text
 from millrace_operator.observed import Observed
 from millrace_operator.outcome import Deletion, Event
@@ -287,6 +287,6 @@ def _events(before: Record, after: Record) -> Iterator[Event]:
         if was is None and not one.uid:
             yield Event("Normal", "CollectorBegins", f"attempt {one.number} of the collector")
         if one.ended and (was is None or not was.ended):
-            good = one.outcome in (SUCCEEDED, STOPPED, REPLACED)
+            good = one.outcome in (SUCCEEDED, STOPPED, REPLACED, NOT_STARTED)
             message = f"attempt {one.number} of the collector: {one.message or one.outcome}"
             yield Event("Normal" if good else "Warning", f"Collector{one.outcome}"[:128], message)
