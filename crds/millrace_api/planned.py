@@ -6,7 +6,6 @@ from typing import Final
 
 from millrace_api.problems import PathParts
 
-
 PLANNED: Final[dict[PathParts, frozenset[str]]] = {
     ("spec",): frozenset({"scaling"}),
     ("spec", "worker"): frozenset({"labels", "annotations", "affinity", "topologySpread"}),

@@ -26,6 +26,7 @@ from millrace_operator.controller import Controller
 from millrace_operator.kafka import Threads
 from millrace_operator.objects import PIPELINES
 from millrace_operator.observed import Settings
+from millrace_operator.seal import Seal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -103,6 +104,7 @@ class Operator:
             CLOCK,
             settings,
             threads,
+            Seal(b"1" * 32),
         )
         filling = asyncio.create_task(cache.run())
         deadline = Deadline.after(CLOCK, 240)

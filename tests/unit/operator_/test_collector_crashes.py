@@ -22,6 +22,7 @@ from millrace_operator.controller import Controller
 from millrace_operator.kafka import Threads
 from millrace_operator.objects import PIPELINES, PODS, Kind
 from millrace_operator.observed import Settings
+from millrace_operator.seal import Seal
 
 pytestmark = pytest.mark.unit
 
@@ -124,6 +125,7 @@ class Operator:
             api.clock,
             settings,
             self._threads,
+            Seal(b"1" * 32),
         )
 
     async def live(self, rounds: int) -> None:
