@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from millrace.ownership.control_rules import Fleet, Identity, Settled
 from millrace.ownership.epoch import Epoch
 from millrace.ownership.epoch_store import EpochConflict, Published
 from millrace.ownership.errors import ClaimLost, ForeignClaim
+from millrace.ownership.provenance import origin_header, writer_header
 from millrace.ownership.repositioning import Position, To, ToOffset, ToTime
 from millrace.ownership.rewriting import Rewriter
 from worker_double import WorkerDouble
@@ -113,10 +115,10 @@ class World:
         cluster = self.broker.cluster(client_id=f"{uid}-worker-{index}")
         return WorkerDouble(cluster, self.store(uid).epoch, index, topic=TOPIC, claims_group=CLAIMS)
 
-    def rewriter(self, uid: str = "u", timeout: float = 60.0) -> Rewriter:
+    def rewriter(self, uid: str = "u", outputs: tuple[str, ...] = ()) -> Rewriter:
         identity = Identity(uid, TOPIC, "", GROUP, CLAIMS)
         cluster = self.broker.cluster(client_id="hand")
-        return Rewriter(cluster, self.clock, identity, self.store(uid).epoch(), timeout=timeout)
+        return Rewriter(cluster, self.clock, identity, self.store(uid).epoch(), outputs=outputs)
 
     def reset(self, to: Position, partitions: range | list[int] = range(PARTITIONS)) -> None:
         rewriter = self.rewriter()
@@ -340,6 +342,33 @@ def test_a_lost_reply_is_begun_again_at_init(world: World, name: str, fate: Fate
     world.clock.advance(20)
     world.settle()
     assert world.offsets() == everywhere(3)
+
+
+@pytest.mark.parametrize("forgotten", range(3))
+def test_outputs_that_a_broker_has_left_open_are_decided_before_claims_are_moved(
+    world: World, forgotten: int
+) -> None:
+    """R8: by the claims as they were, an output below them was meant to count."""
+    world.settle(1)
+    world.broker.create_topic("out", 1)
+    worker = world.broker.cluster(client_id="worker").transactional_producer("u-0")
+    worker.init(5)
+    asked = itertools.count()
+    world.broker.transactions.forgets = lambda _: (
+        next(asked) == forgotten
+    )  # marker of output, claims or mirror
+    worker.begin()
+    worker.produce("out", b"5", b"k", [origin_header(0, 5), writer_header("u-0")], 0)
+    worker.flush(5)
+    worker.send_offsets(CLAIMS, TOPIC, {0: OffsetAndMetadata(6, world.records()[0].metadata)}, 5)
+    worker.send_offsets(GROUP, TOPIC, {0: OffsetAndMetadata(6)}, 5)
+    worker.commit(5)
+    world.broker.transactions.forgets = lambda _: False
+
+    rewriter = world.rewriter(outputs=("out",))
+    rewriter.reset({0: 2})
+    assert [record.value() for record in world.broker.records("out")].count(b"5") == 1
+    assert world.offsets()[0] == 2
 
 
 @given(data=st.data())

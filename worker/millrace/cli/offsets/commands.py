@@ -15,7 +15,7 @@ from millrace.local.visit import Visit, visit
 from millrace.ownership.control_rules import Identity, examine
 from millrace.ownership.epoch import Epoch
 from millrace.ownership.epoch_store import EpochFile
-from millrace.ownership.errors import shorten
+from millrace.ownership.errors import ClaimLost, ForeignClaim, shorten
 from millrace.ownership.repositioning import (
     Change,
     Damage,
@@ -31,6 +31,7 @@ from millrace.ownership.repositioning import (
 from millrace.ownership.rewriting import Rewriter, Sight
 from millrace.worker.manifest import read
 from millrace_api import ConsumerPipeline
+from millrace_api.needed import transactional
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,17 @@ def show(place: Place, as_json: bool) -> None:
 def reset(place: Place, request: Request, as_json: bool) -> None:
     pipeline, position = read(place.manifest).pipeline, parse_position(request)
     with _open(place, pipeline, alone=True) as (rewriter, _):
-        sight = rewriter.settled()
+        sight = rewriter.look()
         if sight.epoch.partitions == 0:
             raise _usage(
                 "no run has begun to process anything yet, so there is nothing to reset",
                 "spec.source.startFrom says where the first one begins",
             )
-        examine(sight.identity, sight.epoch, sight.claims, sight.mirror)
+        _examine(sight, rewriter)
+        if not request.dry_run:
+            rewriter.sweep()
+        sight = rewriter.settled()
+        _examine(sight, rewriter)
         seeded = range(sight.epoch.partitions)
         chosen = parse_partitions(request.partitions, seeded)
         targets = rewriter.targets(sight, position, chosen)
@@ -155,11 +160,20 @@ def _open(place: Place, pipeline: ConsumerPipeline, *, alone: bool) -> Iterator[
         record = visited.record
         identity = Identity(record.uid, record.topic, "", record.group_id, pipeline.claims_group)
         epoch = EpochFile(visited.state.epoch_file).epoch() or Epoch.first(record.uid)
-        rewriter = Rewriter(visited.cluster, SystemClock(), identity, epoch)
+        rewriter = Rewriter(visited.cluster, SystemClock(), identity, epoch, outputs=transactional(pipeline))
         try:
             yield rewriter, visited
         finally:
             rewriter.close()
+
+
+def _examine(sight: Sight, rewriter: Rewriter) -> None:
+    """R6. What looks lost may be a commit that is not complete yet: only a stable read tells."""
+    try:
+        examine(sight.identity, sight.epoch, sight.claims, sight.mirror)
+    except (ClaimLost, ForeignClaim):
+        sight = rewriter.settled()
+        examine(sight.identity, sight.epoch, sight.claims, sight.mirror)
 
 
 def _carry_out(request: Request, changes: Sequence[Change], work: Callable[[], None]) -> None:
