@@ -29,6 +29,7 @@ from millrace.host.jars import cache_directory
 
 HERE = Path(__file__).parent
 _BUILD = HERE / "go" / "build.sh"
+_NEW = ".new-"
 _CONNECT_SECONDS = 10.0  # a host that does not answer is done without
 _ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
@@ -122,7 +123,7 @@ def ensure(names: Iterable[str], *, build: bool = True, say: Say = lambda _: Non
     home = root()
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(home / ".lock"), tempfile.TemporaryDirectory(prefix=".new-", dir=home) as work:
+        with _one_at_a_time(home / ".lock"), _work(home) as work:
             missing = [name for name, path in paths.items() if not path.exists()]
             failures = _fetch_each(missing, Path(work), say)
             if failures:
@@ -166,6 +167,15 @@ def _one_at_a_time(file: Path) -> Iterator[None]:
     with file.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)  # given up by the system when its holder dies
         yield
+
+
+@contextlib.contextmanager
+def _work(home: Path) -> Iterator[str]:
+    """A folder to build in. What one that was killed has left is removed."""
+    for left in home.glob(f"{_NEW}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_NEW, dir=home) as work:
+        yield work
 
 
 def _keep(name: str, made: Path) -> None:
@@ -259,16 +269,25 @@ def _build(failures: Mapping[str, str], work: Path, *, build: bool, say: Say) ->
             code=ExitCode.SETUP,
         )
     say(f"building {', '.join(failures)} from Go modules: once; Kubernetes takes some minutes")
-    command = [str(_BUILD), str(work / "built"), *failures]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    for name in failures:
-        if (made := work / "built" / name).exists() and done.returncode == 0:
-            _keep(name, made)
-    if done.returncode != 0:
-        said = "\n".join(done.stdout.splitlines()[-15:])
-        raise MillraceError(
-            f"{', '.join(failures)} can't be built from Go modules:\n{said}",
-            where=os.fspath(_BUILD),
-            remedy="see that Go's module proxy can be reached (`go env GOPROXY`), and try again",
-            code=ExitCode.SETUP,
+    for names in _together(failures):  # each kept as soon as it is there: it may be long until the last is
+        command = [str(_BUILD), str(work / "built"), *names]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
+        if done.returncode != 0:
+            said = "\n".join(done.stdout.splitlines()[-15:])
+            raise MillraceError(
+                f"{', '.join(names)} can't be built from Go modules:\n{said}",
+                where=os.fspath(_BUILD),
+                remedy="see that Go's module proxy can be reached (`go env GOPROXY`), and try again",
+                code=ExitCode.SETUP,
+            )
+        for name in names:
+            _keep(name, work / "built" / name)
+
+
+def _together(names: Iterable[str]) -> Sequence[Sequence[str]]:
+    """What is built in one go: the programs of Kubernetes, which share most of it; each other by itself."""
+    kubernetes = [name for name in names if PROGRAMS[name].version == "KUBERNETES"]
+    others = [[name] for name in names if name not in kubernetes]
+    return [*others, kubernetes] if kubernetes else others

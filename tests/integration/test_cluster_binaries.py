@@ -169,6 +169,20 @@ def test_a_build_that_fails_tells_the_end_of_what_it_said_and_keeps_nothing(
     assert not list((tmp_path / "cache").rglob("tool"))
 
 
+def test_what_was_built_before_a_failure_is_kept_and_what_a_killed_build_left_is_removed(
+    site: Releases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        program(monkeypatch, Program("ETCD"), name)
+    can_build(tmp_path, monkeypatch, '[ "$1" = one ] || exit 1; echo built > "$out/$1"')
+    (binaries.root() / ".new-killed").mkdir(parents=True)
+    with pytest.raises(MillraceError, match="two can't be built"):
+        ensure(["one", "two"])
+
+    assert ensure(["one"], build=False)["one"].read_text() == "built\n"
+    assert not list(binaries.root().glob(".new-*"))
+
+
 def test_a_new_version_is_another_program(site: Releases, monkeypatch: pytest.MonkeyPatch) -> None:
     program(monkeypatch, Program("ETCD", f"{site.url}/{{version}}"))
     site.files = {"/v1": b"one", "/v2": b"two"}
