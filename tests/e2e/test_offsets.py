@@ -62,7 +62,8 @@ def test_lost_claims_are_repaired_and_the_run_goes_on_exactly(
     numbers.send(kafka.bootstrap, 2_000)
     run(numbers)
     claims = f"default.{numbers.topic}.claims"
-    AdminClient({"bootstrap.servers": kafka.bootstrap}).delete_consumer_groups([claims])[claims].result(20)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # is not done before it has answered
+    admin.delete_consumer_groups([claims])[claims].result(20)
     numbers.send(kafka.bootstrap, 1_000)
 
     stopped = millrace("run", numbers.manifest, "--state", numbers.state, "--until-end", "--replicas", 2)
@@ -105,10 +106,7 @@ def test_offsets_set_from_outside_are_shown_change_nothing_and_are_made_so(
         (3, 500, 490),
     ]
     run(numbers)
-    again = Counter(
-        n for n in range(2_000) if n % 100 and n % 2 == 0 and ((n % 4 == 1 and n >= 400) or n % 4 == 3)
-    )
-    assert not again  # odd ones are filtered out, and these partitions have no others
+    # odd numbers are filtered out, and these two partitions have no others
     numbers.assert_exact(kafka.bootstrap)
 
     offsets(numbers, "reset", "--to", 495, "--partitions", "2")
