@@ -40,7 +40,10 @@ class Example:
             f"name: t-{topic[-20:].lower()}".replace("_", "-"),
         )
         self.manifest.write_text(text)
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 4, 1)])[topic].result(20)
+        admin = AdminClient(
+            {"bootstrap.servers": bootstrap}
+        )  # it ends what it has not done when nobody holds it
+        admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(20)
         feeding = (
             f"import sys; sys.path.insert(0, {str(ROOT / 'examples')!r}); import feed\n"
             f"feed.record, topic = (lambda record: lambda _, n: record({source!r}, n))(feed.record), {topic!r}\n"

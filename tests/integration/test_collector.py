@@ -185,7 +185,7 @@ def test_executors_of_their_own_one_of_which_is_killed_and_state_on_disk_change_
 ) -> None:
     """Processes of Spark's own on this machine: as on a cluster, but for how they are started."""
     chance, world = random.Random(7), make_world(2)
-    spark = Spark(state_store="RocksDB", shuffle_partitions=2)
+    spark = Spark.model_validate({"stateStore": "RocksDB", "shufflePartitions": 2})
     query = msgspec.structs.replace(QUERY, conf=dict(spark.settings))
     place = {"spark.master": "local-cluster[2,1,700]", "spark.executor.memory": "600m"}
     world.spec = msgspec.structs.replace(world.spec, query=query, place=place, records_per_batch=1_000)

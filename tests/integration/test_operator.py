@@ -166,9 +166,18 @@ def operator(
     plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
     code = {"metadata": {"name": "flights-code"}, "data": {"flights.py": "def score(value): return value"}}
     plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", code)
+    _forget_claims(kafka)
     found = Operator(plane, kafka, tmp_path)
     yield found
     found.close()
+
+
+def _forget_claims(kafka: EmbeddedBroker) -> None:
+    """Of the pipeline that the test before had, whose claims are another's to this one."""
+    admin = ConfluentCluster(kafka.bootstrap, client_id="between-tests").admin()
+    for group in (f"{NAMESPACE}.flights.claims", f"{NAMESPACE}.flights"):
+        admin.delete_group(group, 30.0)
+    admin.close()
 
 
 def test_a_pipeline_from_apply_to_delete(operator: Operator, kafka: EmbeddedBroker) -> None:

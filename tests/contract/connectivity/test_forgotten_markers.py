@@ -94,7 +94,12 @@ class ForgetfulKafka:
         start_or_skip(self._broker)
         self.world = PatientWorld(self._broker.bootstrap)
         self.world.admin().create_topic(OUTPUT, WRITERS, PATIENCE)
-        assert all((self._other / f"{OUTPUT}-{p}").is_dir() for p in range(WRITERS))
+        there = [self._other / f"{OUTPUT}-{p}" for p in range(WRITERS)]
+        try:
+            self.world.until(lambda: all(place.is_dir() for place in there), "all of it is in that directory")
+        except BaseException:
+            self._broker.stop()
+            raise
 
     def _add_directory(self) -> None:
         self._other.mkdir()

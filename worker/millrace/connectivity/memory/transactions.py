@@ -82,6 +82,8 @@ class Coordinator:
         self.forgets: Callable[[Transaction], bool] = lambda _: False
         """Asked for each partition and group of a transaction that becomes complete: whether its marker is left out, as
         Kafka does where a partition has no leader at that moment (KAFKA-20734, docs/adr/0007)."""
+        self.forgets_offsets: Callable[[Transaction], bool] = lambda transaction: self.forgets(transaction)
+        """For groups, where that is to be told apart."""
         self._ids: dict[str, _Identity] = {}
 
     def init(self, transactional_id: str) -> int:
@@ -171,7 +173,7 @@ class Coordinator:
             else:
                 log.mark(transactional_id, outcome)
         for group in transaction.groups:
-            if not self.forgets(transaction):
+            if not self.forgets_offsets(transaction):
                 self._groups.mark(group, transactional_id, commit=committed)
         identity.current = None
 
