@@ -143,6 +143,19 @@ class ControlPlane:
             command, input=stdin, capture_output=True, text=True, check=False, env={**os.environ, **home}
         )
 
+    def serve(self, crd: Path) -> None:
+        """Apply a CustomResourceDefinition and wait until it is served: `kubectl wait` fails where there are no conditions
+        yet at all. Raises AssertionError.
+        """
+        applied = self.kubectl("apply", "--server-side", "-f", str(crd))
+        assert applied.returncode == 0, applied.stderr
+        clock = SystemClock()
+        deadline = Deadline.after(clock, 120)
+        wait = ("wait", "--for=condition=Established", "--timeout=60s", "-f", str(crd))
+        while (told := self.kubectl(*wait)).returncode != 0:
+            assert not deadline.expired(), told.stderr
+            clock.sleep(0.2)
+
     def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
         """The kubeconfig of a service account that exists, good for a day: what it does is in the audit log under
         system:serviceaccount:NAMESPACE:NAME.

@@ -89,9 +89,7 @@ class Desk:
 
 @pytest.fixture
 def desk(plane: ControlPlane, namespace: str, tmp_path: Path) -> Desk:
-    crd = str(ROOT / "crds" / "millrace.dev_consumerpipelines.yaml")
-    assert plane.kubectl("apply", "--server-side", "-f", crd).returncode == 0
-    assert plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crd).returncode == 0
+    plane.serve(ROOT / "crds" / "millrace.dev_consumerpipelines.yaml")
     desk = Desk(plane, namespace, tmp_path)
     assert plane.request("PATCH", f"{desk.path}?force=true", MANIFEST).status == 201
     return desk

@@ -61,9 +61,7 @@ spec:
 def api(start_plane: Callable[..., ControlPlane]) -> ControlPlane:
     plane = start_plane(pods=True)
     crd = ROOT / "crds" / "millrace.dev_consumerpipelines.yaml"
-    assert plane.kubectl("apply", "--server-side", "-f", str(crd)).returncode == 0
-    established = plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "-f", str(crd))
-    assert established.returncode == 0
+    plane.serve(crd)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
     secret = {"metadata": {"name": "kafka-user"}, "stringData": {"username": "u", "password": "p"}}
@@ -207,9 +205,7 @@ def test_a_collector_comes_dies_changes_and_goes(api: ControlPlane) -> None:
 )
 def test_settings_of_spark_that_would_choose_more_are_refused(plane: ControlPlane, key: str) -> None:
     crd = ROOT / "crds" / "millrace.dev_consumerpipelines.yaml"
-    assert plane.kubectl("apply", "--server-side", "-f", str(crd)).returncode == 0
-    established = plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "-f", str(crd))
-    assert established.returncode == 0
+    plane.serve(crd)
     wanted = manifest({"conf": {key: "a"}})
     wanted["metadata"] = {"name": "greedy", "namespace": "default"}
     path = "/apis/millrace.dev/v1alpha1/namespaces/default/consumerpipelines/greedy"
