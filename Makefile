@@ -75,7 +75,7 @@ bench-engine: setup ## client CPU per message beside the bare client, to build/b
 bench-channel: setup ## CPU to check and encode a row of a channel, to build/bench/channel.json
 	@QUICK=$(QUICK) $(PYTHON) benchmarks/channel.py
 
-bench-collector: setup ## CPU, memory and time of the collector beside a hand-written Spark job (QUICK=1: about a minute)
+bench-collector: setup ## CPU, memory and time of the collector beside a hand-written Spark job (QUICK=1: one small case)
 	@QUICK=$(QUICK) $(PYTHON) benchmarks/collector.py
 
 clean: ## remove what was built; the virtual environment and caches stay

@@ -84,7 +84,48 @@ class Link(Strategy):
             self._next.close()
 
 
-class Inline(Link):
+class Keeping(Link):
+    """A link that hands on what was made of one batch after the other: each is kept until the next stage takes it, and a
+    failure that came behind it is raised only then.
+    """
+
+    def __init__(self, next_: Strategy) -> None:
+        super().__init__(next_)
+        self._kept: Batch | None = None
+        self._pending: MessageFailure | None = None  # to be raised when what is kept has been handed on
+
+    def _keep(self, outcome: Outcome) -> None:
+        self._kept, self._pending = outcome.batch, outcome.failure
+
+    def _hand_on_kept(self) -> bool:
+        """Returns whether nothing is kept any more. Raises what the next stage raises, and what is pending."""
+        kept, self._kept = self._kept, None
+        if kept is None:
+            return True
+        try:
+            taken = self._hand_on(kept)
+        except MessageFailure:
+            self._forget_all()
+            raise
+        if not taken:
+            self._kept = kept
+            return False
+        if self._pending is not None:
+            self._failed, self._pending = self._pending, None
+            raise self._failed
+        return True
+
+    def _forget_all(self) -> None:
+        """A later stage has failed: nothing of what is here will be handed on."""
+        self._kept = self._pending = None
+
+    def abandon(self, partitions: Set[int]) -> None:
+        if self._kept is not None and self._kept.partition in partitions:
+            self._kept = self._pending = None
+        super().abandon(partitions)
+
+
+class Inline(Keeping):
     """A stage that does its work in `submit`, on the engine's thread: one result per batch, kept until the next stage
     takes it; meanwhile it rejects, so the work is done once per batch whatever happens after it.
 
@@ -106,8 +147,6 @@ class Inline(Link):
     ) -> None:
         super().__init__(next_)
         self._work, self._stats, self._clock, self._forget, self._emits = work, stats, clock, forget, emits
-        self._kept: Batch | None = None
-        self._pending: MessageFailure | None = None  # to be raised when what is kept has been handed on
 
     def submit(self, batch: Batch) -> None:
         if self._failed is not None:
@@ -120,25 +159,16 @@ class Inline(Link):
         if self._stats is not None:
             seconds = self._clock.monotonic() - began
             self._stats.add(len(batch.values), len(after.values) if self._emits else 0, outcome.dead, seconds)
-        self._kept, self._pending = after, outcome.failure
+        self._keep(outcome)
         self._go_on()
 
     def _go_on(self) -> None:
-        kept, self._kept = self._kept, None
-        if kept is None:
-            return
-        if not self._hand_on(kept):
-            self._kept = kept
-        elif self._pending is not None:
-            self._failed, self._pending = self._pending, None
-            raise self._failed
+        self._hand_on_kept()
 
     def _busy(self) -> bool:
         return self._kept is not None
 
     def abandon(self, partitions: Set[int]) -> None:
-        if self._kept is not None and self._kept.partition in partitions:
-            self._kept = self._pending = None
         if self._forget is not None:
             self._forget(partitions)
         super().abandon(partitions)

@@ -12,7 +12,7 @@ from millrace.engine.strategy import MessageRejected, Strategy
 from millrace.errors import MessageFailure, MillraceError
 from millrace.strategies.each import Outcome, gathered
 from millrace.strategies.functions import FunctionWork
-from millrace.strategies.link import Link
+from millrace.strategies.link import Keeping
 from millrace.strategies.pool.crew import Crew
 from millrace.strategies.pool.job import Job
 from millrace.strategies.pool.schedule import Schedule
@@ -24,7 +24,7 @@ MOST_BYTES = 64 * 2**20  # of source messages; one batch beyond either
 PART_AFTER = 0.1  # s after which what is done of a batch goes on before the rest
 
 
-class Pooled(Link):
+class Pooled(Keeping):
     """Takes at first as many units as can be worked on at once, twice over; twice as many whenever batches are done
     within SWIFT seconds, half as many when they are not. So what is at work is done soon (a partition can be drained), and
     there is always enough to do.
@@ -56,8 +56,6 @@ class Pooled(Link):
         self._jobs: dict[int, deque[Job]] = {}  # by partition, in the order in which they came
         self._least = self._window = 2 * size  # units
         self._units = self._messages = self._bytes = 0  # at work
-        self._kept: Batch | None = None  # was made of results, and not taken by the next stage yet
-        self._pending: MessageFailure | None = None  # to be raised when what is kept has been handed on
 
     def submit(self, batch: Batch) -> None:
         if self._failed is not None:
@@ -79,13 +77,10 @@ class Pooled(Link):
     def abandon(self, partitions: Set[int]) -> None:
         for partition in partitions:
             self._forget(partition)
-        if self._kept is not None and self._kept.partition in partitions:
-            self._kept = self._pending = None
-        if self._failed is None and self._pending is None:
-            self._crew.wake(
-                self._schedule.resume()
-            )  # a call that was to stop it all may have been one of theirs
         super().abandon(partitions)
+        if self._failed is None and self._pending is None:
+            # a call that was to stop it all may have been one of theirs
+            self._crew.wake(self._schedule.resume())
 
     def terminate(self) -> None:
         self._forget_all()
@@ -134,29 +129,12 @@ class Pooled(Link):
         made = gathered(job.leave(low, high), part.records, self._work.judge.judge)
         outcome = self._work.conclude(part, made)
         self._account(job, part, outcome)
-        self._kept, self._pending = outcome.batch, outcome.failure
+        self._keep(outcome)
         if outcome.failure is not None:
             # what was taken of other partitions is brought to its end
             self._forget(part.partition)
             self._crew.wake(self._schedule.resume())
         return self._hand_on_kept()
-
-    def _hand_on_kept(self) -> bool:
-        kept, self._kept = self._kept, None
-        if kept is None:
-            return True
-        try:
-            taken = self._hand_on(kept)
-        except MessageFailure:
-            self._forget_all()
-            raise
-        if not taken:
-            self._kept = kept
-            return False
-        if self._pending is not None:
-            self._failed, self._pending = self._pending, None
-            raise self._failed
-        return True
 
     def _account(self, job: Job, part: Batch, outcome: Outcome) -> None:
         """The seconds are those from the first call to the last, which may be at the same time as those of others."""
@@ -185,7 +163,7 @@ class Pooled(Link):
     def _forget_all(self) -> None:
         for partition in list(self._jobs):
             self._forget(partition)
-        self._kept = self._pending = None
+        super()._forget_all()
 
     def _let_go(self, job: Job) -> None:
         self._units -= max(1, job.units)

@@ -17,11 +17,11 @@ from millrace.clock import Clock
 from millrace.engine.batch import Batch
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
-from millrace.errors import FunctionError, MessageFailure, MillraceError
+from millrace.errors import FunctionError, MillraceError
 from millrace.message import Invalid
 from millrace.strategies.each import Outcome, Raised, as_they_are, conclude, gathered
 from millrace.strategies.judge import Judge
-from millrace.strategies.link import Link
+from millrace.strategies.link import Keeping
 from millrace.strategies.processes.launch import Launch
 from millrace.strategies.processes.member import SLOTS, Member
 from millrace.strategies.processes.portable import portable
@@ -53,7 +53,7 @@ class Shape:
     alone: bool = False
 
 
-class Processes(Link):
+class Processes(Keeping):
     """Keeps `size` processes, from now until it is terminated.
 
     Args:
@@ -86,8 +86,6 @@ class Processes(Link):
         self._waiting: deque[Task] = deque()
         self._limit = FIRST
         self._count = self._bytes = 0
-        self._kept: Batch | None = None
-        self._pending: MessageFailure | None = None
         self._members = [Member(launch) for _ in range(size)]
 
     @property
@@ -117,8 +115,6 @@ class Processes(Link):
     def abandon(self, partitions: Set[int]) -> None:
         for partition in partitions:
             self._forget(partition)
-        if self._kept is not None and self._kept.partition in partitions:
-            self._kept = self._pending = None
         super().abandon(partitions)
 
     def terminate(self) -> None:
@@ -150,28 +146,11 @@ class Processes(Link):
                         break
                     continue
                 self._remove(task)
-                self._kept, self._pending = task.outcome.batch, task.outcome.failure
+                self._keep(task.outcome)
                 if self._pending is not None:
                     self._forget(partition)
                 if not self._hand_on_kept():
                     return
-
-    def _hand_on_kept(self) -> bool:
-        kept, self._kept = self._kept, None
-        if kept is None:
-            return True
-        try:
-            taken = self._hand_on(kept)
-        except MessageFailure:
-            self._forget_all()
-            raise
-        if not taken:
-            self._kept = kept
-            return False
-        if self._pending is not None:
-            self._failed, self._pending = self._pending, None
-            raise self._failed
-        return True
 
     def _remove(self, task: Task) -> None:
         queue = self._tasks[task.batch.partition]
@@ -190,7 +169,7 @@ class Processes(Link):
     def _forget_all(self) -> None:
         for partition in list(self._tasks):
             self._forget(partition)
-        self._kept = self._pending = None
+        super()._forget_all()
 
     # the processes
 
