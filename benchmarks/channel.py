@@ -23,6 +23,7 @@ from millrace.channel.lateness import Lateness, rule
 from millrace.channel.progress import Progress
 from millrace.channel.schema import RowEncoder
 from millrace.channel.wire import row_headers
+from millrace.ownership.provenance import origin_header
 from millrace_api.ddl import parse_columns
 
 DEMO = "carrier string, scheduled timestamp, delay double"
@@ -50,7 +51,7 @@ def main() -> None:
         cpu = _cpu(RowEncoder(parse_columns(ddl), "scheduled"), records)
         peers = {"msgspec, the whole record unchecked": round(unchecked, 3)}
         figures.append(Figure(case, "check and encode", round(cpu, 3), "us CPU per row", peers))
-    headers = _cpu(lambda _: row_headers(1_357_036_800_000_000, 7, 123_456, 0), minutes)
+    headers = _cpu(lambda _: row_headers(1_357_036_800_000_000, origin_header("uid-1", 7, 123_456)), minutes)
     figures.append(Figure("headers", "encode", round(headers, 3), "us CPU per row"))
     for case, times in (
         ("times in order", [n * 1_000_000 for n in range(RECORDS)]),

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from millrace.channel import wire
 from millrace.connectivity.confluent import ConfluentCluster
+from millrace.ownership.provenance import origin_header
 
 SCHEMA = "carrier string, scheduled timestamp, delay double"
 LATENESS = 24  # hours
@@ -74,7 +75,7 @@ def fill(bootstrap: str, topic: str, partitions: int, rows: int) -> None:
             )  # fmt: skip
             time = (first + second) * 1_000_000
             latest[partition] = max(latest[partition], time)
-            headers = wire.row_headers(time, partition, n // partitions, 0)
+            headers = wire.row_headers(time, origin_header("bench", partition, n // partitions))
             producer.produce(topic, value, partition=partition, headers=list(headers))
             if n % 1000 == 0:
                 producer.poll(0)
@@ -85,7 +86,7 @@ def fill(bootstrap: str, topic: str, partitions: int, rows: int) -> None:
     value = b'{"carrier":"%s","scheduled":"%s","delay":0.0}' % (
         LAST.encode(), after.strftime("%Y-%m-%dT%H:%M:%S.000000Z").encode(),
     )  # fmt: skip
-    headers = wire.row_headers(int(after.timestamp()) * 1_000_000, 0, rows, 0)
+    headers = wire.row_headers(int(after.timestamp()) * 1_000_000, origin_header("bench", 0, rows))
     producer.produce(topic, value, partition=0, headers=list(headers))
     _mark(producer, topic, wire.MarkKind.END, [wire.END] * partitions)
     producer.commit_transaction(60)
@@ -106,4 +107,6 @@ def _keep(bootstrap: str, topic: str) -> None:
 
 def _mark(producer: Producer, topic: str, kind: wire.MarkKind, times: Sequence[int]) -> None:
     for partition, time in enumerate(times):
-        producer.produce(topic, None, partition=partition, headers=wire.mark_headers(kind, time, partition))
+        producer.produce(
+            topic, None, partition=partition, headers=wire.mark_headers(kind, time, "bench", partition)
+        )

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 
 from millrace.channel import wire
 from millrace.channel.wire import MarkKind
+from millrace.ownership.provenance import origin_header
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,7 +61,7 @@ class Channel:
             assert isinstance(moment, datetime)
             value = {name: rfc3339(of) if isinstance(of, datetime) else of for name, of in row.items()}
             self._count += 1
-            headers = wire.row_headers(micros(moment), partition, self._count, 0)
+            headers = wire.row_headers(micros(moment), origin_header("tests", partition, self._count))
             self._producer.produce(
                 self.topic, json.dumps(value).encode(), partition=partition, headers=list(headers)
             )
@@ -98,5 +99,5 @@ class Channel:
         return {slot.partition: found.result(20).offset for slot, found in admin.list_offsets(asked).items()}
 
     def _mark(self, partition: int, kind: MarkKind, moment: int) -> None:
-        headers = wire.mark_headers(kind, moment, partition)
+        headers = wire.mark_headers(kind, moment, "tests", partition)
         self._producer.produce(self.topic, None, partition=partition, headers=list(headers))

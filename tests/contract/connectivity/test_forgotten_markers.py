@@ -22,7 +22,7 @@ from millrace.connectivity.ports import Cluster, OffsetAndMetadata, TimedOut, Tr
 from millrace.local.broker.embedded import EmbeddedBroker
 from millrace.ownership.claim import Claim
 from millrace.ownership.control_rules import Identity
-from millrace.ownership.provenance import origin_header, writer_header
+from millrace.ownership.provenance import origin_header
 from millrace.ownership.sweeper import Sweep
 
 SOURCE, OUTPUT, GROUP, CLAIMS = "source", "output", "g", "g.claims"
@@ -155,7 +155,7 @@ def claim(identity: Identity, holder: int, offset: int) -> OffsetAndMetadata:
 
 def write(producer: TransactionalProducer, index: int, offset: int, value: str) -> None:
     """An output of message `offset` of source partition `index`, into partition `index` of the output."""
-    headers = [origin_header(index, offset), writer_header(producer.transactional_id)]
+    headers = [origin_header(producer.transactional_id, index, offset)]
     producer.begin()
     producer.produce(OUTPUT, value.encode(), b"key", headers, index)
     producer.flush(PATIENCE)

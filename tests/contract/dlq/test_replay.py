@@ -41,7 +41,7 @@ class World:
         for stage in stages:
             self._writer.begin()
             headers = [
-                ("millrace-origin", b"1:%d:0" % self._at),
+                ("millrace-origin", b"1:%d:0@who wrote the letter" % self._at),
                 ("millrace-reason", b"no rate for %d" % self._at),
                 ("millrace-stage", stage.encode()),
                 ("millrace-topic", (topic or self.source).encode()),
@@ -50,9 +50,7 @@ class World:
                 ("millrace-timestamp", b"1700000000123"),
                 ("trace", b"x"),
                 ("millrace-stage", b"of another pipeline"),
-                ("millrace-origin", b"0:17:0"),
-                ("millrace-writer", b"who wrote the message"),
-                ("millrace-writer", b"who wrote the letter"),
+                ("millrace-origin", b"0:17:0@who wrote the message"),
             ]
             self._writer.produce(self.dead, b"value %d" % self._at, b"key", headers)
             self._writer.commit(30.0)

@@ -19,33 +19,35 @@ from millrace.channel.wire import (
     parse,
     row_headers,
 )
+from millrace.ownership.provenance import origin_header
 
 pytestmark = pytest.mark.unit
 
 TIMES = st.integers(-62_135_596_800_000_000, END)
 OFFSETS = st.integers(0, 2**63 - 1)
+ORIGIN = origin_header("u-0", 2, 3, 4)
 
 
 @given(TIMES, st.integers(0, 100_000), OFFSETS, st.integers(0, 10**6), st.binary())
 def test_a_row_is_read_as_it_was_written(
     time: int, partition: int, offset: int, index: int, value: bytes
 ) -> None:
-    headers = row_headers(time, partition, offset, index)
+    headers = row_headers(time, origin_header("u-0", partition, offset, index))
     assert parse(value, headers) == Row(time, Origin(partition, offset, index), value)
-    assert str(Origin(partition, offset, index)).encode() == dict(headers)["millrace-origin"]
+    assert dict(headers)["millrace-origin"] == f"{Origin(partition, offset, index)}@u-0".encode()
 
 
 @given(st.sampled_from(MarkKind), TIMES)
 def test_a_mark_is_read_as_it_was_written(kind: MarkKind, time: int) -> None:
-    assert parse(None, mark_headers(kind, time, 0)) == Mark(kind, time)
+    assert parse(None, mark_headers(kind, time, "u-0", 0)) == Mark(kind, time)
 
 
 def test_the_wire_form_is_the_one_that_is_documented() -> None:
-    assert row_headers(1, 2, 3, 4) == [("millrace-time", b"1"), ("millrace-origin", b"2:3:4")]
-    assert mark_headers(MarkKind.END, END, 3) == [
+    assert row_headers(1, ORIGIN) == [("millrace-time", b"1"), ("millrace-origin", b"2:3:4@u-0")]
+    assert mark_headers(MarkKind.END, END, "u-0", 3) == [
         ("millrace-mark", b"end"),
         ("millrace-time", b"253402300799000000"),
-        ("millrace-origin", b"3:-1:0"),
+        ("millrace-origin", b"3:-1:0@u-0"),
     ]
 
 
@@ -54,7 +56,7 @@ def test_a_mark_of_a_kind_that_came_later_still_promises_its_time() -> None:
 
 
 def test_headers_of_others_are_ignored() -> None:
-    assert parse(b"{}", [("trace", None), *row_headers(1, 2, 3, 4)]) == Row(1, Origin(2, 3, 4), b"{}")
+    assert parse(b"{}", [("trace", None), *row_headers(1, ORIGIN)]) == Row(1, Origin(2, 3, 4), b"{}")
 
 
 @pytest.mark.parametrize(
@@ -67,8 +69,8 @@ def test_headers_of_others_are_ignored() -> None:
         (b"{}", [("millrace-time", None), ("millrace-origin", b"0:0:0")]),
         (b"{}", [("millrace-time", b"1"), ("millrace-origin", b"0:0")]),
         (b"{}", [("millrace-time", b"1"), ("millrace-origin", b"0:-1:0")]),
-        (b"{}", mark_headers(MarkKind.IDLE, 1, 0)),
-        (None, row_headers(1, 2, 3, 4)),
+        (b"{}", mark_headers(MarkKind.IDLE, 1, "u-0", 0)),
+        (None, row_headers(1, ORIGIN)),
         (None, [("millrace-mark", b"idle")]),
         (None, None),
     ],

@@ -20,7 +20,7 @@ from millrace.ownership.control_rules import Fleet, Identity, Settled
 from millrace.ownership.epoch import Epoch
 from millrace.ownership.epoch_store import EpochConflict, Published
 from millrace.ownership.errors import ClaimLost, ForeignClaim
-from millrace.ownership.provenance import origin_header, writer_header
+from millrace.ownership.provenance import origin_header
 from millrace.ownership.repositioning import Position, To, ToOffset, ToTime
 from millrace.ownership.rewriting import Rewriter
 from worker_double import WorkerDouble
@@ -358,7 +358,7 @@ def test_outputs_that_a_broker_has_left_open_are_decided_before_claims_are_moved
         next(asked) == forgotten
     )  # marker of output, claims or mirror
     worker.begin()
-    worker.produce("out", b"5", b"k", [origin_header(0, 5), writer_header("u-0")], 0)
+    worker.produce("out", b"5", b"k", [origin_header("u-0", 0, 5)], 0)
     worker.flush(5)
     worker.send_offsets(CLAIMS, TOPIC, {0: OffsetAndMetadata(6, world.records()[0].metadata)}, 5)
     worker.send_offsets(GROUP, TOPIC, {0: OffsetAndMetadata(6)}, 5)

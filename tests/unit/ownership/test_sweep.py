@@ -98,11 +98,13 @@ def test_a_stretch_is_read_as_it_was_noted(first: int, length: int) -> None:
 
 @given(st.lists(st.integers(0, 5), max_size=12).map(sorted), PARTITIONS)
 def test_origins_identify_the_values_of_a_batch(offsets: list[int], partition: int) -> None:
-    found = [origin([header]) for header in origin_headers(partition, offsets)]
+    headers = origin_headers("a%d-1", partition, offsets)
+    found = [origin([header]) for header in headers]
+    assert {writer([header]) for header in headers} <= {"a%d-1"}
     assert [one.offset for one in found if one is not None] == offsets
     assert len(set(found)) == len(offsets)
-    assert list(origin_headers(partition, offsets)) == [
-        origin_header(one.partition, one.offset, one.index) for one in found if one is not None
+    assert list(headers) == [
+        origin_header("a%d-1", one.partition, one.offset, one.index) for one in found if one is not None
     ]
 
 
@@ -113,8 +115,9 @@ def test_what_is_no_origin_is_none(text: bytes) -> None:
 
 
 def test_a_record_of_two_pipelines_is_the_last_ones() -> None:
-    theirs = [origin_header(1, 2), ("h", b"1"), writer_header("theirs-0")]
-    letter = [origin_header(3, 4), *theirs, writer_header("ours-0")]
+    theirs = [origin_header("theirs-0", 1, 2), ("h", b"1")]
+    letter = [origin_header("ours-0", 3, 4), *theirs]
     assert (origin(letter), writer(letter)) == (Origin(3, 4, 0), "ours-0")
     assert without(theirs) == [("h", b"1")]
+    assert (origin([writer_header("ours-0")]), writer([writer_header("ours-0")])) == (None, "ours-0")
     assert (origin(None), writer(None), origin([]), writer([])) == (None, None, None, None)

@@ -66,7 +66,7 @@ class World:
         producer = producer or self.producer(index)
         producer.begin()
         for place, message in itertools.product(range(PLACES), messages):
-            headers = [origin_header(0, message, place), writer_header(producer.transactional_id)]
+            headers = [origin_header(producer.transactional_id, 0, message, place)]
             producer.produce(OUTPUT, b"%d" % message, b"k", headers, place, 1_000 + message)
         if messages:
             producer.flush(5)

@@ -112,8 +112,7 @@ def test_a_value_becomes_a_row_in_the_partition_of_its_source() -> None:
             b"key",
             [
                 ("millrace-time", b"1357036800000000"),
-                ("millrace-origin", b"2:5:0"),
-                ("millrace-writer", b"fake"),
+                ("millrace-origin", b"2:5:0@fake"),
             ],
             2,
             7,

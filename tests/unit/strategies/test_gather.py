@@ -408,7 +408,7 @@ def test_rows_of_what_was_accumulated_are_told_apart_and_late_ones_are_letters_o
     engine.step(0.05)
     rows = [one for one in producer.produced if one.topic == "default.test.hours.channel"]
     origins = [dict(one.headers or ())["millrace-origin"] for one in rows]
-    assert origins == [b"0:0:0", b"0:0:1"], "one hold, two keys"
+    assert origins == [b"0:0:0@fake", b"0:0:1@fake"], "one hold, two keys"
     assert [one.key for one in rows] == [b"a", b"b"]
     assert [one.value for one in producer.produced if one.topic == "dead"] == bodies[2:]
     assert tracker.position(0) == 6

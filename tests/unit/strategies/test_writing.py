@@ -59,16 +59,13 @@ class Picky:
         monkeypatch.setattr(producer, "produce", picky)
 
 
-WRITER = ("millrace-writer", b"fake")
-
-
 def test_an_output_keeps_key_headers_and_timestamp_of_its_source_record(rig: Rig) -> None:
     record = FakeRecord(5, b"in", 2, b"key", (("h", b"1"),), 123)
     bare = FakeRecord(6, b"in", 2, None, (), None)
     rig.in_transaction().submit(Batch(2, 5, 7, [record, bare], [record, bare], [b"out", None]))
     assert rig.producer.produced == [
-        Produced("out", b"out", b"key", [("millrace-origin", b"2:5:0"), ("h", b"1"), WRITER], -1, 123),
-        Produced("out", None, None, [("millrace-origin", b"2:6:0"), WRITER], -1, 0),
+        Produced("out", b"out", b"key", [("millrace-origin", b"2:5:0@fake"), ("h", b"1")], -1, 123),
+        Produced("out", None, None, [("millrace-origin", b"2:6:0@fake")], -1, 0),
     ]
 
 
@@ -77,7 +74,7 @@ def test_a_dead_letter_keeps_the_original_and_says_why_first(rig: Rig) -> None:
     batch = Batch(2, 17, 18, [record], [], [], (DeadLetter(record, "decode", "not JSON"),))
     rig.dead_letters().submit(batch)
     headers = [
-        ("millrace-origin", b"2:17:0"),
+        ("millrace-origin", b"2:17:0@fake"),
         ("millrace-reason", b"not JSON"),
         ("millrace-stage", b"decode"),
         ("millrace-topic", b"source"),
@@ -85,7 +82,6 @@ def test_a_dead_letter_keeps_the_original_and_says_why_first(rig: Rig) -> None:
         ("millrace-offset", b"17"),
         ("millrace-timestamp", b"123"),
         ("h", b"1"),
-        WRITER,
     ]
     assert rig.producer.produced == [Produced("dead", b"\xff{", b"key", headers, -1, 0)]
     assert rig.completed == [(2, 17, 18)]

@@ -1,11 +1,11 @@
 """A record of a channel: a row, or a mark. Everybody who writes or reads a channel uses this module.
 
 A row has as value one JSON object with exactly the columns of the collect stage's schema (`channel.schema`), key and
-timestamp of the source record it was made of, and these headers, beside the writer's (`ownership.provenance`):
+timestamp of the source record it was made of, and these headers:
 
 millrace-time    event time, microseconds since the Unix epoch, decimal
-millrace-origin  <partition>:<offset>:<index>: the source record, and which of the values made of it (from 0). It
-                 identifies the row: content does not.
+millrace-origin  <partition>:<offset>:<index>@<writer>: the source record, and which of the values made of it (from 0);
+                 that identifies the row, content does not. And who wrote it (`ownership.provenance`).
 
 A mark has no value and no key:
 
@@ -32,7 +32,7 @@ from enum import StrEnum
 from typing import Final
 
 from millrace.ownership import provenance
-from millrace.ownership.provenance import ALWAYS, NEVER, ORIGIN, Headers, Origin, origin_header
+from millrace.ownership.provenance import ALWAYS, NEVER, ORIGIN, Header, Headers, Origin, origin_header
 
 TIME: Final = provenance.TIME
 MARK: Final = provenance.MARK
@@ -68,18 +68,19 @@ class WireError(ValueError):
     """A record that can't be in a channel: something else writes to the topic."""
 
 
-def row_headers(time: int, partition: int, offset: int, index: int) -> list[tuple[str, bytes | None]]:
-    return [(TIME, b"%d" % time), (ORIGIN, b"%d:%d:%d" % (partition, offset, index))]
+def row_headers(time: int, origin: Header) -> list[Header]:
+    """origin: as `ownership.provenance` makes it."""
+    return [(TIME, b"%d" % time), origin]
 
 
 def mark_headers(
-    kind: MarkKind, time: int, partition: int = 0, offset: int | None = None
-) -> list[tuple[str, bytes | None]]:
+    kind: MarkKind, time: int, writer: str, partition: int = 0, offset: int | None = None
+) -> list[Header]:
     """partition, offset: of the source, the last that became complete with it; None: none did. Only a sweep asks for them."""
     if offset is None:
         # what an end mark says is so once its partition is at its bound, and that it is whenever one is written without rows
         offset = ALWAYS if kind is MarkKind.END else NEVER
-    return [(MARK, kind.encode()), (TIME, b"%d" % time), origin_header(partition, offset)]
+    return [(MARK, kind.encode()), (TIME, b"%d" % time), origin_header(writer, partition, offset)]
 
 
 def parse(value: bytes | None, headers: Headers | None) -> Row | Mark:

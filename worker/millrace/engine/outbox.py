@@ -15,7 +15,6 @@ from millrace.clock import Deadline
 from millrace.connectivity.ports import Headers, OffsetAndMetadata, TransactionalProducer
 from millrace.engine.batch import Batch
 from millrace.engine.marks import Marks
-from millrace.ownership.provenance import writer_header
 
 
 class OutboxError(RuntimeError):
@@ -34,7 +33,6 @@ class Outbox:
 
     def __init__(self) -> None:
         self._producer: TransactionalProducer | None = None
-        self._writer = writer_header("")
         self.marks: Marks | None = None
         self._begun = False
         self._open: set[tuple[int, int]] = set()  # (partition, start) of the batches that are partly written
@@ -43,12 +41,17 @@ class Outbox:
         """Write through this producer, on which `init` was called, from now on."""
         if self._producer is not None:
             raise OutboxError("a producer is attached already")
-        self._producer, self._writer = producer, writer_header(producer.transactional_id)
+        self._producer = producer
 
     def detach(self) -> None:
         """Forget the producer, its transaction and what was partly written; closing it is the caller's affair."""
         self._producer = None
         self._forget()
+
+    @property
+    def writer(self) -> str:
+        """The transactional id: what is written says it of itself (`ownership.provenance`)."""
+        return self._attached().transactional_id
 
     @property
     def dirty(self) -> bool:
@@ -87,11 +90,16 @@ class Outbox:
         partition: int = -1,
         timestamp_ms: int = 0,
     ) -> None:
-        """As TransactionalProducer.produce, in a transaction that is begun where there is none. Behind the headers
-        comes the one that names the writer. Raises BufferFull: nothing was taken, go on after `poll`.
+        """As TransactionalProducer.produce, in a transaction that is begun where there is none. Its headers have to tell
+        origin and writer. Raises BufferFull: nothing was taken, go on after `poll`.
         """
-        named = [*headers, self._writer] if headers else [self._writer]
-        self._begin().produce(topic, value, key, named, partition, timestamp_ms)
+        self._begin().produce(topic, value, key, headers, partition, timestamp_ms)
+
+    def opened(self) -> TransactionalProducer:
+        """What to write many records through, for as long as no commit or abort comes between: the producer itself, in a
+        transaction that is begun where there is none.
+        """
+        return self._begin()
 
     def poll(self) -> None:
         """Serve delivery reports without waiting."""

@@ -15,8 +15,7 @@ from millrace.ownership.acting import Desk
 from millrace.ownership.claim import transactional_id
 from millrace.ownership.control_rules import Identity
 from millrace.ownership.leftovers import writer_at
-from millrace.ownership.sweep import Place, Stretch
-from millrace.ownership.sweeper import restoring_group
+from millrace.ownership.sweep import Place, Stretch, restoring_group
 
 WATCH = 15.0
 """Seconds between two looks: no transaction that is under way is open at both (transaction.timeout.ms is 10 s)."""
@@ -82,7 +81,7 @@ class Abandoned:
             if described is None:
                 continue
             noted = admin.group_offsets(
-                restoring_group(identity, index),
+                restoring_group(identity.claims_group, index),
                 topic,
                 range(described.partitions),
                 deadline.remaining(),

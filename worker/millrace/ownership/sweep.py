@@ -106,3 +106,8 @@ def floors(proofs: Iterable[Trace]) -> dict[int, int]:
             partition, after = proof.origin.partition, proof.origin.offset + 1
             found[partition] = max(after, found.get(partition, 0))
     return found
+
+
+def restoring_group(claims_group: str, holder: int) -> str:
+    """The consumer group in which a writer notes what it has to restore."""
+    return f"{claims_group}.{holder}"

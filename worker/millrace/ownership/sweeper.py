@@ -36,6 +36,7 @@ from millrace.ownership.sweep import (
     Trace,
     counts,
     promise,
+    restoring_group,
     to_restore,
 )
 
@@ -71,10 +72,10 @@ class Sweep:
     ) -> None:
         self.producer, self.waits = producer, ""
         self._admin, self._clock = admin, clock
-        self._group = restoring_group(identity, holder)
+        self._group = restoring_group(identity.claims_group, holder)
         writer = transactional_id(identity.uid, holder)
         self._left = Leftovers(cluster, admin, clock, writer, identity.group, topics)
-        self._name = provenance.writer_header(writer)
+        self._writer = writer
         self._pending = PendingClaims(admin, producer, identity, holder, self._left, self._group, clock)
         self._looked = self._claims_settled = False
         self._stretches: dict[Place, Stretch] = {}
@@ -116,7 +117,7 @@ class Sweep:
         if rest:
             self.producer.begin()
             for place in rest:
-                self._produce(place, None, _KEY, [self._name], 0, deadline)
+                self._produce(place, None, _KEY, [provenance.writer_header(self._writer)], 0, deadline)
             self.producer.flush(deadline.remaining())
             self.producer.abort(deadline.remaining())
         for place in certain:
@@ -129,10 +130,9 @@ class Sweep:
         self.producer.begin()
         for place, time in places.items():
             headers = [
-                self._name,
                 (provenance.MARK, b"progress"),
                 (provenance.TIME, time),
-                provenance.origin_header(place.partition, provenance.NEVER),
+                provenance.origin_header(self._writer, place.partition, provenance.NEVER),
             ]
             self._produce(place, None, None, headers, 0, deadline)
         self.producer.commit(deadline.remaining())
@@ -233,11 +233,6 @@ class Sweep:
             )
         elif not self._claims_settled:
             self.waits = "a transaction on its claims is pending"
-
-
-def restoring_group(identity: Identity, holder: int) -> str:
-    """The consumer group in which a writer notes what it has to restore."""
-    return f"{identity.claims_group}.{holder}"
 
 
 def _content(record: Record) -> _Content:

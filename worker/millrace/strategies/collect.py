@@ -23,6 +23,7 @@ from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
 from millrace.message import Invalid
+from millrace.ownership.provenance import origin_headers
 from millrace.strategies.each import Outcome, as_they_are, attempt, conclude
 from millrace.strategies.formats import Beside
 from millrace.strategies.judge import Judge
@@ -75,12 +76,13 @@ def collect_rows(
     or forgotten. So their dead letters are made after the limits on dead letters, and don't count there: the messages
     are sound, and nothing can be mended by stopping at them. A produce stage before this one has passed them on.
     """
-    rows = _Rows(topic, progress, lateness, stage, stats, clock, beside)
+    rows = _Rows(outbox, topic, progress, lateness, stage, stats, clock, beside)
     return WriteInTransaction(next_, outbox, rows, stage, stats, clock, forget=progress.forget)
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
+    outbox: Outbox
     topic: str
     progress: Progress
     lateness: Lateness
@@ -99,7 +101,7 @@ class _Rows:
         progress, now = self.progress, self.clock.monotonic()
         ruling = rule(progress.latest(batch.partition), times, self.lateness, map(_offset, records))
         progress.ruled(batch.partition, batch.start, batch.end, records, times, ruling, now)
-        written = _records(self.topic, batch.partition, records, rows)
+        written = _records(self.topic, self.outbox.writer, batch.partition, records, rows)
         if ruling.out is not None:
             counting = list(map(not_, ruling.out))
             written = compress(written, counting)
@@ -137,12 +139,11 @@ def _offset(record: Record) -> int:
     return record.offset()
 
 
-def _records(topic: str, partition: int, records: Sequence[Record], rows: Sequence[Rowed]) -> Iterable[Row]:
-    before, index = -1, 0
-    for record, (value, time) in zip(records, rows, strict=True):
-        offset = record.offset()
-        index = index + 1 if offset == before else 0
-        before = offset
+def _records(
+    topic: str, writer: str, partition: int, records: Sequence[Record], rows: Sequence[Rowed]
+) -> Iterable[Row]:
+    origins = origin_headers(writer, partition, list(map(_offset, records)))
+    for record, (value, time), origin in zip(records, rows, origins, strict=True):
         known, milliseconds = record.timestamp()
-        headers = row_headers(time, partition, offset, index)
+        headers = row_headers(time, origin)
         yield topic, value, record.key(), headers, partition, milliseconds if known else 0

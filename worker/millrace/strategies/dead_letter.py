@@ -1,10 +1,10 @@
 """Dead letters: written to their topic at the end of the chain, in the transaction that commits their offsets, in both
 kinds of delivery; so each is there once, and none is missing below a committed offset.
 
-A dead letter has the source record's key, bytes and headers as they were, behind them the header that names its writer
-(`ownership.provenance`), and in front of them:
+A dead letter has the source record's key, bytes and headers as they were, and in front of them:
 
-millrace-origin     the source record, as <partition>:<offset>:<index>; index: which dead letter of it
+millrace-origin     the source record, as <partition>:<offset>:<index>@<writer> (`ownership.provenance`); index: which dead
+                    letter of it
 millrace-reason     why, one line of UTF-8
 millrace-stage      name of the stage that could not process it; `decode` for the source's format
 millrace-topic      source topic
@@ -38,12 +38,15 @@ def write_dead_letters(
     next_: Strategy, outbox: Outbox, topic: str, stats: StageStats, clock: Clock
 ) -> WriteInTransaction:
     """The stage that writes `Batch.dead` to `topic`."""
-    return WriteInTransaction(next_, outbox, partial(_letters, topic), DEAD_LETTER_STAGE, stats, clock)
+    return WriteInTransaction(
+        next_, outbox, partial(_letters, outbox, topic), DEAD_LETTER_STAGE, stats, clock
+    )
 
 
-def _letters(topic: str, batch: Batch) -> tuple[Batch, Sequence[Record], Iterable[Row]]:
+def _letters(outbox: Outbox, topic: str, batch: Batch) -> tuple[Batch, Sequence[Record], Iterable[Row]]:
     records = [letter.record for letter in batch.dead]
-    origins = origin_headers(batch.partition, [record.offset() for record in records])
+    offsets = [record.offset() for record in records]
+    origins = origin_headers(outbox.writer, batch.partition, offsets) if records else ()
     return batch, records, list(map(partial(_row, topic), batch.dead, origins))
 
 

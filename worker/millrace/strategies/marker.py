@@ -128,6 +128,6 @@ class Marker:
     def _mark(self, partition: int, kind: MarkKind, time: int) -> None:
         # the mark counts with the rows beside it, or not with them (ownership.sweep)
         end = self._complete.get(partition)
-        headers = mark_headers(kind, time, partition, None if end is None else end - 1)
+        headers = mark_headers(kind, time, self._outbox.writer, partition, None if end is None else end - 1)
         self._outbox.produce(self._topic, None, None, headers, partition)
         self._progress.told(partition, time)

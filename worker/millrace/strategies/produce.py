@@ -48,7 +48,7 @@ class _Writer(Link):
             return None
         began = self._clock.monotonic()
         try:
-            if not writing.go_on(self._sink):
+            if not writing.go_on(self._way_out()):
                 return None
             written: Batch | None = writing.batch
         except RecordTooLarge as error:
@@ -61,6 +61,9 @@ class _Writer(Link):
             self._stats.seconds += self._clock.monotonic() - began
         self._writing = None
         return written
+
+    def _way_out(self) -> Sink:
+        return self._sink
 
     def _raise_pending(self) -> None:
         if self._pending is not None:
@@ -136,6 +139,9 @@ class WriteInTransaction(_Writer):
         else:
             self._written = written
 
+    def _way_out(self) -> Sink:
+        return self._outbox.opened()
+
     def _busy(self) -> bool:
         return self._writing is not None or self._written is not None
 
@@ -151,11 +157,13 @@ def produce_in_transaction(
     beside: bool = False,
 ) -> WriteInTransaction:
     """ExactlyOnce: outputs join the transaction that commits the offsets they were made of."""
-    return WriteInTransaction(next_, outbox, partial(_outputs, topic, beside), stage, stats, clock)
+    return WriteInTransaction(next_, outbox, partial(_outputs, outbox, topic, beside), stage, stats, clock)
 
 
-def _outputs(topic: str, beside: bool, batch: Batch) -> tuple[Batch, Sequence[Record], Iterable[Row]]:
-    return batch, batch.records, output_rows(topic, batch, beside=beside, told=True)
+def _outputs(
+    outbox: Outbox, topic: str, beside: bool, batch: Batch
+) -> tuple[Batch, Sequence[Record], Iterable[Row]]:
+    return batch, batch.records, output_rows(topic, batch, beside=beside, writer=outbox.writer)
 
 
 class Produce(_Writer):

@@ -90,11 +90,13 @@ class Writing:
         return part, failure
 
 
-def output_rows(topic: str, batch: Batch, *, beside: bool = False, told: bool = False) -> Iterable[Row]:
+def output_rows(
+    topic: str, batch: Batch, *, beside: bool = False, writer: str | None = None
+) -> Iterable[Row]:
     """The values of a batch, encoded by now, with key, headers and timestamp of the source record they were made of, or as
     they are `Addressed`.
-    beside: the values are `formats.Beside`, for a stage comes after this one. told: with a header that says of each where
-    it comes from (`ownership.provenance`).
+    beside: the values are `formats.Beside`, for a stage comes after this one. writer: with a header that says of each where
+    it comes from and that this transactional id wrote it (`ownership.provenance`).
     """
     found: Sequence[object] = list(map(_OUTPUT, batch.values)) if beside else batch.values
     records = batch.records
@@ -108,8 +110,8 @@ def output_rows(topic: str, batch: Batch, *, beside: bool = False, told: bool = 
     values: Iterable[bytes | None] = found  # type: ignore[assignment]
     if isinstance(found[0], Addressed):
         values, keys, headers, partitions = zip(*map(_ADDRESS, found), strict=True)
-    if told:
-        origins = origin_headers(batch.partition, list(map(kind.offset, records)))
+    if writer is not None:
+        origins = origin_headers(writer, batch.partition, list(map(kind.offset, records)))
         headers = [
             [origin, *without(kept)] if kept else [origin]
             for origin, kept in zip(origins, headers, strict=True)

@@ -10,6 +10,7 @@ import msgspec
 
 from millrace.clock import Clock, Deadline
 from millrace.connectivity.ports import Cluster, Record, Span, TimedOut, TopicMissing
+from millrace.ownership.provenance import without
 
 PATIENCE: Final = 30.0  # s without an answer
 REPLAYED: Final = "millrace-replayed"
@@ -17,10 +18,8 @@ REPLAYED: Final = "millrace-replayed"
 
 # In front of the headers that the message had, each once.
 _OWN: Final = frozenset(
-    f"millrace-{name}"
-    for name in ("writer", "origin", "reason", "stage", "topic", "partition", "offset", "timestamp")
+    f"millrace-{name}" for name in ("origin", "reason", "stage", "topic", "partition", "offset", "timestamp")
 )
-_PROVENANCE: Final = frozenset({"millrace-writer", "millrace-origin"})
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -110,7 +109,7 @@ def original_headers(record: Record) -> Headers:
             after = index
             break
         seen.add(name)
-    return [header for header in headers[after:] if header[0] not in _PROVENANCE]
+    return without(headers[after:])
 
 
 def _text(value: bytes | None) -> str | None:

@@ -23,6 +23,7 @@ from millrace.connectivity.confluent import ConfluentCluster
 from millrace.errors import MillraceError
 from millrace.host.java import Java
 from millrace.local.broker.embedded import EmbeddedBroker
+from millrace.ownership.provenance import origin_header
 
 SECONDS = 900.0
 """The longest that it may take: half a minute on an idle machine, and there are others."""
@@ -111,9 +112,9 @@ def _fill(bootstrap: str) -> None:
         for n in range(200):
             at = n * _HOUR // 10
             value = b'{"kind":"a","at":"1970-01-01T%02d:%02d:00.000000Z","size":1.5}' % (n // 10, n % 10 * 6)
-            headers = wire.row_headers(at, partition, n, 0)
+            headers = wire.row_headers(at, origin_header("classes", partition, n))
             producer.produce(_CHANNEL, value, headers=list(headers), partition=partition)
-        headers = wire.mark_headers(wire.MarkKind.END, wire.END, partition)
+        headers = wire.mark_headers(wire.MarkKind.END, wire.END, "classes", partition)
         producer.produce(_CHANNEL, None, headers=list(headers), partition=partition)
     producer.flush(60.0)
     producer.close()
