@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millrace.ownership.claim import OP
 from millrace.ownership.epoch import Epoch, EpochError
+from millrace.ownership.sweep import restoring_group
 from millrace_operator import names
 from millrace_operator.collector import ending
 from millrace_operator.course import course
@@ -77,13 +79,17 @@ def _begun(observed: Observed) -> bool:
     """Whether anything may be claimed: an epoch other than the first was published, now or at any time."""
     if number(observed.resource.status, "epoch") > 0:
         return True
-    published = observed.children.get(("ConfigMap", names.epoch_map(observed.resource.name)))
-    if published is None:
-        return False
     try:
-        return Epoch.decode(text(published, "data", "epoch.json")).number > 0
+        published = _published(observed)
     except EpochError:
         return True
+    return published is not None and published.number > 0
+
+
+def _published(observed: Observed) -> Epoch | None:
+    """The epoch that the workers were told. Raises EpochError for one that can't be read."""
+    told = observed.children.get(("ConfigMap", names.epoch_map(observed.resource.name)))
+    return None if told is None else Epoch.decode(text(told, "data", "epoch.json"))
 
 
 def _last(observed: Observed, events: tuple[Event, ...], *, overdue: bool, late: bool) -> Outcome:
@@ -115,11 +121,22 @@ def _cleanup(observed: Observed) -> Cleanup | None:
     if pipeline is None or pipeline.spec.deletion_policy != "Delete":
         return None
     collectors = [pipeline.collector_group(stage.name) for stage in pipeline.spec.stages if stage.collect]
-    groups = (*collectors, pipeline.group_id, pipeline.claims_group) if _begun(observed) else ()
+    own = (*collectors, pipeline.group_id, pipeline.claims_group, *_notes(observed, pipeline.claims_group))
+    groups = own if _begun(observed) else ()
     if not groups and not resource.own_topics:
         return None
     channels = {pipeline.channel(stage.name): "" for stage in pipeline.spec.stages if stage.collect}
     return Cleanup({**(channels if groups else {}), **resource.own_topics}, groups)
+
+
+def _notes(observed: Observed, claims_group: str) -> tuple[str, ...]:
+    """Groups in which those who ever wrote may have noted what a broker had forgotten (R8); most were never made."""
+    try:
+        published = _published(observed)
+    except EpochError:
+        published = None
+    ever = published.replicas_ever if published is not None else 0
+    return tuple(restoring_group(claims_group, index) for index in (OP, *range(ever)))
 
 
 def _abandoned(observed: Observed) -> Event:

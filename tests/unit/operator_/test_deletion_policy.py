@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from millrace.ownership.claim import OP
 from millrace_operator.outcome import Cleanup
 from operator_world import World
 
@@ -143,7 +144,9 @@ def test_the_claims_are_the_last_to_go() -> None:
     kafka.clean = keep  # type: ignore[assignment, method-assign]
     ended(world)
 
-    assert [order.groups for order in orders] == [("air.flights", "air.flights.claims")]
+    claims = "air.flights.claims"
+    notes = tuple(f"{claims}.{holder}" for holder in (OP, *range(2)))
+    assert [order.groups for order in orders] == [("air.flights", claims, *notes)]
 
 
 def test_a_broker_that_is_gone_keeps_no_pipeline_for_ever() -> None:
