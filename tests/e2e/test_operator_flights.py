@@ -86,7 +86,7 @@ def test_workers_come_and_go_while_flights_flow(flights: Flights) -> None:
         flights.await_running(5)
         flights.scale(2)
         flights.await_running(2)
-        assert len(flights.pods()) == 2
+        eventually(lambda: len(flights.pods()) == 2, "the others are gone", flights.told)
 
     flights.exact()
     flights.scale(3)

@@ -58,39 +58,38 @@ class User:
     def allow(self) -> None:
         """What docs/credentials.md says, and no more."""
         flights, operations = self.flights, AclOperation
+        output = (operations.DESCRIBE, operations.WRITE, operations.READ, operations.CREATE)
         wanted = [
             (ResourceType.TOPIC, flights.source, (operations.DESCRIBE, operations.READ, operations.CREATE)),
-            (ResourceType.TOPIC, flights.scored, (operations.DESCRIBE, operations.WRITE, operations.CREATE)),
-            (ResourceType.TOPIC, flights.dead, (operations.DESCRIBE, operations.WRITE, operations.CREATE)),
+            (ResourceType.TOPIC, flights.scored, output),
+            (ResourceType.TOPIC, flights.dead, output),
             (ResourceType.GROUP, flights.group, (operations.DESCRIBE, operations.READ)),
+        ]
+        prefixes = [
             (ResourceType.GROUP, f"{flights.group}.claims", (operations.DESCRIBE, operations.READ)),
+            (ResourceType.TRANSACTIONAL_ID, f"{flights.uid}-", (operations.DESCRIBE, operations.WRITE)),
         ]
-        bindings = self._literal(wanted)
-        ids, prefixed = f"{flights.uid}-", ResourcePatternType.PREFIXED
-        bindings += [
-            self._binding(ResourceType.TRANSACTIONAL_ID, ids, prefixed, operation)
-            for operation in (operations.DESCRIBE, operations.WRITE)
-        ]
-        self._create(bindings)
+        self._create(self._bindings(wanted) + self._bindings(prefixes, ResourcePatternType.PREFIXED))
 
     def allow_deletion(self) -> None:
         """What deletionPolicy Delete needs beside."""
         flights = self.flights
         topics = [(ResourceType.TOPIC, name) for name in (flights.source, flights.scored, flights.dead)]
-        groups = [(ResourceType.GROUP, name) for name in (flights.group, f"{flights.group}.claims")]
-        self._create(self._literal([(*one, (AclOperation.DELETE,)) for one in (*topics, *groups)]))
+        named = [(*one, (AclOperation.DELETE,)) for one in (*topics, (ResourceType.GROUP, flights.group))]
+        claims = [(ResourceType.GROUP, f"{flights.group}.claims", (AclOperation.DELETE,))]
+        self._create(self._bindings(named) + self._bindings(claims, ResourcePatternType.PREFIXED))
 
     def _create(self, bindings: Sequence[AclBinding]) -> None:
         for done in self._admin.create_acls(list(bindings)).values():
             done.result(30)
 
-    def _literal(
-        self, wanted: Sequence[tuple[ResourceType, str, Sequence[AclOperation]]]
+    def _bindings(
+        self,
+        wanted: Sequence[tuple[ResourceType, str, Sequence[AclOperation]]],
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
     ) -> list[AclBinding]:
         return [
-            self._binding(kind, name, ResourcePatternType.LITERAL, operation)
-            for kind, name, some in wanted
-            for operation in some
+            self._binding(kind, name, pattern, operation) for kind, name, some in wanted for operation in some
         ]
 
     def _binding(
