@@ -7,7 +7,7 @@ it did before. Asked again of a world that is as it should be, it wants nothing 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millrace_api import ConsumerPipeline
 from millrace_api.tree import Tree
@@ -19,14 +19,14 @@ from millrace_operator.observed import Observed
 from millrace_operator.outcome import Annotated, Deletion, Outcome
 from millrace_operator.pods import Crew, crew
 from millrace_operator.status import Report, status, transitions
-from millrace_operator.verdicts import has_collector, refused, verdicts
+from millrace_operator.verdicts import has_collector, leaving, refused, verdicts
 
 
 def reconcile(observed: Observed, now: float) -> Outcome:
     """`now` in seconds since the Unix epoch."""
     resource = observed.resource
     if resource.deleted is not None:
-        return deletion.end(observed, now)
+        return _leaving(observed, now)
     if resource.pipeline is None:
         return _refused(observed, now)
     pipeline = resource.pipeline
@@ -61,6 +61,20 @@ def reconcile(observed: Observed, now: float) -> Outcome:
         exact=job.changed,
         events=(*transitions(resource, told), *job.events),
         requeue_after=min(_pause(observed, hands, way), job.wake or float("inf")),
+    )
+
+
+def _leaving(observed: Observed, now: float) -> Outcome:
+    outcome, resource = deletion.end(observed, now), observed.resource
+    if names.FINALIZER not in resource.finalizers or outcome.finalizers is not None:
+        return outcome  # it is gone with that
+    hands = crew_of(observed, resource.pipeline, now)
+    told = leaving(observed, ending(observed, now))
+    report = Report(told, len(hands.fleet.running), hands.ready, observed.kafka)
+    return replace(
+        outcome,
+        status=_changed(observed, status(resource, report, now)),
+        events=(*transitions(resource, told), *outcome.events),
     )
 
 

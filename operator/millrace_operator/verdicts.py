@@ -38,6 +38,26 @@ def refused(observed: Observed) -> Sequence[Verdict]:
     ]
 
 
+def leaving(observed: Observed, job: Collecting) -> Sequence[Verdict]:
+    """Of a pipeline that is being deleted."""
+    view = observed.kafka
+    if view is not None and view.failure is not None:
+        waits = f"Kafka is needed to end in order; it is given up in time: {view.failure.what}"
+    elif observed.pods:
+        waits = "workers commit, pass on what they have and end"
+    elif observed.collector_pods:
+        waits = "the collector ends its batch"
+    else:
+        waits = "what belongs to it is removed"
+    return [
+        Verdict("Ready", "False", "Deleting", waits),
+        _source(view),
+        Verdict("WorkersReady", "False", "Stopping" if observed.pods else "Stopped"),
+        job.verdict,
+        Verdict("Reconciling", "True", "Deleting", waits),
+    ]
+
+
 def verdicts(
     observed: Observed,
     pipeline: ConsumerPipeline,

@@ -67,7 +67,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "millrace.rules" }}
 - apiGroups: [millrace.dev]
   resources: [consumerpipelines]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [millrace.dev]
   resources: [consumerpipelines/status]
   verbs: [patch]

@@ -219,6 +219,25 @@ def test_a_pipeline_is_drained_before_it_goes() -> None:
     assert set(world.claims().values()) == {OP}
 
 
+def test_a_pipeline_that_goes_says_so_and_what_it_waits_for() -> None:
+    world = running()
+    world.delete()
+    told = []
+    while world.pipeline is not None:
+        ready = next(c for c in world.pipeline["status"]["conditions"] if c["type"] == "Ready")
+        if (ready["reason"], ready["message"]) not in told:
+            told.append((ready["reason"], ready["message"]))
+        world.reconcile()
+        world.kubelet()
+        world.clock.advance(1.0)
+
+    assert [reason for reason, _ in told] == ["Running", "Deleting", "Deleting"]
+    assert [message for _, message in told[1:]] == [
+        "workers commit, pass on what they have and end",
+        "what belongs to it is removed",
+    ]
+
+
 def test_a_broker_that_is_gone_does_not_hold_a_deletion_up_for_ever() -> None:
     world = running()
     world.broker_away = True
