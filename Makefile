@@ -37,7 +37,7 @@ cluster-delete: setup ## remove that cluster, or what is left of it
 	@PYTHONPATH=tests $(PYTHON) -m cluster --name $(CLUSTER) down
 
 e2e: plane cluster ## the tests on a control plane and on that cluster; none of them is skipped
-	@MILLRACE_REQUIRE_CLUSTER=1 CLUSTER=$(CLUSTER) $(PYTHON) -m pytest -m cluster $(PYTEST_ARGS)
+	@MILLRACE_REQUIRE_CLUSTER=1 CLUSTER=$(CLUSTER) $(PYTHON) -m pytest -m cluster -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 images: setup ## the container images of Millrace, as millrace/<name>:dev (images/README.md)
 	@PYTHONPATH=tests $(PYTHON) -m cluster images

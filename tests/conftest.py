@@ -3,10 +3,11 @@ and spark_session.py, those of Kubernetes in plane_fixture.py and kind_fixture.p
 """
 
 import hypothesis
+import pytest
 
 from java_client import java_client
 from kafka_fixture import kafka, kafka_tls, make_topic, topic
-from kind_fixture import kube, pods
+from kind_fixture import keep_together, kube, pods
 from plane_fixture import namespace, plane, start_plane
 from spark_fixture import spark
 from spark_session import session
@@ -14,6 +15,12 @@ from spark_session import session
 # no test of ours fails for the time that it took
 hypothesis.settings.register_profile("millrace", deadline=None)
 hypothesis.settings.load_profile("millrace")
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    keep_together(items)
+
 
 __all__ = [
     "java_client",

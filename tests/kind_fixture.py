@@ -1,6 +1,8 @@
 """The kind cluster for tests: `kube`, the one that `make cluster` made, and `pods`, a namespace in it.
 
-Where it does not run these tests are skipped; with MILLRACE_REQUIRE_CLUSTER=1, as `make e2e` sets it, they fail.
+These tests are for `make e2e`, which names the cluster: they share it, so one process runs them, one after another, and
+`make test`, whose processes each run any test, skips them. With MILLRACE_REQUIRE_CLUSTER=1, as `make e2e` sets it, they
+fail where the cluster does not run.
 """
 
 from __future__ import annotations
@@ -16,12 +18,23 @@ from cluster.kind import Cluster
 
 @pytest.fixture(scope="session")
 def kube() -> Cluster:
-    cluster = Cluster(os.environ.get("CLUSTER") or "millrace")
+    name = os.environ.get("CLUSTER")
+    if not name:
+        pytest.skip("NO CLUSTER HERE: `make e2e` makes one and runs these tests")
+    cluster = Cluster(name)
     if not cluster.is_up():
         if os.environ.get("MILLRACE_REQUIRE_CLUSTER") == "1":
             pytest.fail(f"cluster {cluster.name} does not run: `make cluster`")
         pytest.skip(f"NO CLUSTER HERE: {cluster.name} does not run; `make cluster` makes it")
     return cluster
+
+
+def keep_together(items: list[pytest.Item]) -> None:
+    """For `--dist loadgroup`: what uses the cluster stays in one process, what uses a control plane by its module."""
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            shares = "kube" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("kind" if shares else item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="module")
