@@ -18,33 +18,13 @@ from millrace.engine.strategy import Strategy
 from millrace.ownership.claim import Claim
 from millrace.ownership.control_plane import ControlPlane, StartFrom
 from millrace.ownership.epoch import Epoch
-from millrace.ownership.epoch_store import EpochConflict, EpochStore, Published
+from millrace.ownership.epoch_store import EpochStore, MemoryEpochs
 from millrace.strategies import Commit, Inline, Outcome, Produce, produce_in_transaction
 
 SOURCE, OUTPUT, GROUP, CLAIMS = "source", "output", "g", "g.claims"
 
 Seen = Callable[[int, int], None]
 """Told of each message that a stage function sees: partition, offset."""
-
-
-class MemoryEpochs:
-    """An EpochStore in this process."""
-
-    def __init__(self) -> None:
-        self.history: list[Epoch] = []
-
-    def read(self) -> Published | None:
-        return Published(self.history[-1], str(len(self.history))) if self.history else None
-
-    def publish(self, epoch: Epoch, expected: str | None) -> Published:
-        version = str(len(self.history)) if self.history else None
-        if version != expected:
-            raise EpochConflict("published by another meanwhile")
-        self.history.append(epoch)
-        return Published(epoch, str(len(self.history)))
-
-    def newest(self) -> Epoch | None:
-        return self.history[-1] if self.history else None
 
 
 def valued(batch: Batch) -> Batch:

@@ -5,6 +5,6 @@
 """
 
 from millrace.chain.build import build, stage_stats
-from millrace.chain.functions import Functions, load
+from millrace.chain.functions import Functions, MakeStrategy, load
 
-__all__ = ["Functions", "build", "load", "stage_stats"]
+__all__ = ["Functions", "MakeStrategy", "build", "load", "stage_stats"]

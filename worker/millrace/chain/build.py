@@ -108,7 +108,10 @@ def build(
             chain = Inline(chain, work, stats[last.name], clock, emits=emits)
     room = Room()
     for run in reversed(runs):
-        if run[0].gathering is not None:
+        own = functions.strategies.get(run[0].name)
+        if own is not None:
+            chain = own(chain, clock)
+        elif run[0].gathering is not None:
             name, letters = run[0].name, dead_letter is not None
             chain = gather(chain, run[0], functions, room, stats[name], clock, dead_letters=letters)
         elif in_processes(run):

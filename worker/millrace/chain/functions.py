@@ -9,11 +9,13 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
 from millrace.chain.roles import role_name, roles
+from millrace.clock import Clock
+from millrace.engine.strategy import Strategy
 from millrace.errors import FunctionError
 from millrace.message import Invalid, Message
 from millrace.strategies import Function
@@ -23,21 +25,32 @@ from millrace_api.stages import FunctionStage
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+MakeStrategy = Callable[[Strategy, Clock], Strategy]
+"""Makes a strategy that hands on to the one it is given, and reads time from this clock; called once per session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Functions:
     """The functions of a pipeline by the name of their stage; of a stage with several by `roles.role_name`. `code_dir` is
-    the directory their modules were looked for in.
+    the directory their modules were looked for in. A stage named in `strategies` is not what the manifest says of it, but
+    what is made there: how a program puts a strategy of its own into a chain (`millrace.library`).
     """
 
     by_stage: Mapping[str, Function]
     code_dir: Path | None = None
+    strategies: Mapping[str, MakeStrategy] = field(default_factory=dict)
 
     def __getitem__(self, stage: str) -> Function:
         return self.by_stage[stage]
 
 
 def load(
-    pipeline: ConsumerPipeline, code_dir: Path | None, *, setup: bool = True, only: Set[str] | None = None
+    pipeline: ConsumerPipeline,
+    code_dir: Path | None,
+    *,
+    setup: bool = True,
+    only: Set[str] | None = None,
+    given: Mapping[str, Callable[..., object]] | None = None,
 ) -> Functions:
     """Import every function of the pipeline, from `code_dir` first (it stays on sys.path), and call each module's
     `setup()` once, unless told not to (to look at a manifest without running its code's preparations). It is not called
@@ -45,6 +58,7 @@ def load(
 
     Args:
         only: load the functions of these stages: we are one of those processes.
+        given: functions by their reference, which need not be looked for.
 
     Raises FunctionError, which names the place in the manifest.
     """
@@ -55,7 +69,7 @@ def load(
             continue
         for role in roles(stage):
             where = f"spec.stages[{index}].{stage.kind}.{role.field}"
-            module, call = find(role.reference, code_dir, where)
+            module, call = _find(role.reference, code_dir, where, given)
             modules.setdefault(module.__name__, (module, where))
             _refuse_unusual(call, role.reference, where, f"{role.field} has to return something")
             wants = _wants_message(call, role.reference, where, role.takes)
@@ -64,7 +78,7 @@ def load(
         if declared is None:
             continue
         where = f"spec.stages[{index}].{stage.kind}.function"
-        module, call = find(declared.function, code_dir, where)
+        module, call = _find(declared.function, code_dir, where, given)
         if only is not None or declared.pool is None or declared.pool.kind != "processes":
             modules.setdefault(module.__name__, (module, where))
         functions[stage.name] = replace(
@@ -75,6 +89,16 @@ def load(
         for module, where in modules.values():
             set_up(module, where)
     return Functions(functions, code_dir)
+
+
+def _find(
+    reference: str, code_dir: Path | None, where: str, given: Mapping[str, Callable[..., object]] | None
+) -> tuple[ModuleType, Callable[..., object]]:
+    call = (given or {}).get(reference)
+    if call is None:
+        return find(reference, code_dir, where)
+    name = getattr(call, "__module__", None) or reference.partition(":")[0]
+    return sys.modules.get(name) or ModuleType(name), call
 
 
 def find(reference: str, code_dir: Path | None, where: str) -> tuple[ModuleType, Callable[..., object]]:

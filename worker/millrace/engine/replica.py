@@ -138,6 +138,12 @@ class Replica:
         self._stop()
         return complete
 
+    def terminate(self) -> None:
+        """Release everything at once and commit nothing more, as if the process were killed: what was not committed is
+        done again by the successor. Idempotent.
+        """
+        self._stop()
+
     def snapshot(self) -> Snapshot:
         """What there is to say about it now. To be called on the thread that steps."""
         number = self._view.number if self._view else None

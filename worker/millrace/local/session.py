@@ -26,11 +26,11 @@ from millrace.local.stewardship import Steward
 from millrace.local.supervisor import Supervisor
 from millrace.local.view.display import display
 from millrace.local.view.snapshot import RunSnapshot
-from millrace.ownership.control_plane import ControlPlane, StartFrom
+from millrace.ownership.control_plane import ControlPlane
 from millrace.ownership.epoch_store import EpochFile
 from millrace.worker.cluster import connect
 from millrace.worker.files import write_whole
-from millrace.worker.manifest import config_map, read, unpack
+from millrace.worker.manifest import config_map, read, start_from, unpack
 from millrace_api import ConsumerPipeline, LoadedManifest, cluster_only
 from millrace_api.needed import needed, transactional
 
@@ -158,7 +158,7 @@ def carry_out(request: Request) -> tuple[ExitCode, RunSnapshot | None]:
                 topic=pipeline.spec.source.topic,
                 group=pipeline.group_id,
                 claims_group=pipeline.claims_group,
-                start_from=_start_from(pipeline),
+                start_from=start_from(pipeline),
                 outputs=transactional(pipeline),
                 timeout=10.0,  # a broker that does not answer is asked anew, by new clients
             )
@@ -229,10 +229,3 @@ def _code(loaded: LoadedManifest, manifest: Path, state: StateDirectory) -> Path
 def _environment(pipeline: ConsumerPipeline) -> dict[str, str]:
     worker = pipeline.spec.worker
     return dict(os.environ) | ({variable.name: variable.value for variable in worker.env} if worker else {})
-
-
-def _start_from(pipeline: ConsumerPipeline) -> StartFrom:
-    at = pipeline.spec.source.start_timestamp_ms
-    if at is not None:
-        return at
-    return "Latest" if pipeline.spec.source.start_from == "Latest" else "Earliest"

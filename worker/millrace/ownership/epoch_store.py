@@ -40,6 +40,32 @@ class EpochStore(Protocol):
         """
 
 
+class MemoryEpochs:
+    """The store of a program that is its own control plane, alone: nobody else can see what is published. When the
+    program starts again numbers go on from the claims (`control_rules.next_number`).
+
+    Attributes:
+        history: all that was published, in order.
+    """
+
+    def __init__(self) -> None:
+        self.history: list[Epoch] = []
+
+    def read(self) -> Published | None:
+        return Published(self.history[-1], str(len(self.history))) if self.history else None
+
+    def publish(self, epoch: Epoch, expected: str | None) -> Published:
+        version = str(len(self.history)) if self.history else None
+        if version != expected:
+            raise EpochConflict("another epoch was published meanwhile")
+        self.history.append(epoch)
+        return Published(epoch, str(len(self.history)))
+
+    def newest(self) -> Epoch | None:
+        """For workers, which have no use for the version."""
+        return self.history[-1] if self.history else None
+
+
 class EpochFile:
     """The store of a local run: a file, replaced whole by an atomic rename."""
 

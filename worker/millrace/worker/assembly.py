@@ -50,7 +50,7 @@ def assembled(settings: Settings, clock: Clock, pulse: Pulse) -> Iterator[Replic
             secrets=settings.secrets,
             client_id=f"{pipeline.group_id}-{settings.index}",
         )
-        chains = _Chains(pipeline, functions, cluster, clock)
+        chains = Chains(pipeline, functions, cluster, clock)
         stack.callback(chains.close)
         replica = Replica(
             cluster,
@@ -69,8 +69,8 @@ def assembled(settings: Settings, clock: Clock, pulse: Pulse) -> Iterator[Replic
         yield replica
 
 
-class _Chains:
-    """Makes the chain of each session. With AtLeastOnce it also has a producer of its own, so that nothing of a
+class Chains:
+    """Makes the chain of each session of a replica. With AtLeastOnce it also has a producer of its own, so that nothing of a
     session that was dropped is waited for, or fails, in the next.
     """
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from millrace.connectivity.settings import refused
 from millrace.errors import ManifestError
+from millrace.ownership.seeding import StartFrom
 from millrace.worker.files import write_whole
-from millrace_api import LoadedManifest, load
+from millrace_api import ConsumerPipeline, LoadedManifest, load
 
 
 def read(path: Path) -> LoadedManifest:
@@ -31,13 +32,26 @@ def read(path: Path) -> LoadedManifest:
             remedy="give the path of a ConsumerPipeline in YAML that this user may read",
         ) from error
     loaded = load(text, source=str(path))
-    for key, reason in refused(loaded.pipeline.spec.kafka.properties).items():
+    refuse_owned(loaded.pipeline)
+    return loaded
+
+
+def refuse_owned(pipeline: ConsumerPipeline) -> None:
+    """Raises ManifestError for a setting of Kafka's clients that is the engine's."""
+    for key, reason in refused(pipeline.spec.kafka.properties).items():
         raise ManifestError(
             f"{key} can't be set in kafka.properties",
             where=f"spec.kafka.properties.{key}",
             remedy=reason,
         )
-    return loaded
+
+
+def start_from(pipeline: ConsumerPipeline) -> StartFrom:
+    """Where a new pipeline begins, as the control plane wants it told."""
+    at = pipeline.spec.source.start_timestamp_ms
+    if at is not None:
+        return at
+    return "Latest" if pipeline.spec.source.start_from == "Latest" else "Earliest"
 
 
 def config_map(loaded: LoadedManifest) -> Mapping[str, str] | None:
