@@ -1,4 +1,8 @@
-"""What the documents show is tried: manifests load, Python runs, make targets and commands exist, links lead somewhere."""
+"""What the documents show is tried: manifests load, Python runs, make targets and commands exist, links lead somewhere.
+
+Behind a fence's language may stand `file=NAME`: the page's other snippets find it beside them; `broker`: it needs one, and
+is run by a test that has one; `fragment`: it is no whole.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +36,20 @@ FENCE = re.compile(r"^```(?P<language>\w+)?(?P<tags>[^\n]*)\n(?P<body>.*?)^```",
 def snippets(*languages: str) -> Iterator[object]:
     for page in PAGES:
         for match in FENCE.finditer(page.read_text()):
-            if match["language"] in languages and "fragment" not in match["tags"]:
+            tags = match["tags"].split()
+            if match["language"] in languages and not {"fragment", "broker"} & set(tags):
                 line = page.read_text()[: match.start()].count("\n") + 1
                 yield pytest.param(match["body"], id=f"{page.relative_to(ROOT)}:{line}")
+
+
+def files_beside(body: str) -> dict[str, str]:
+    """The snippets of the same page that say `file=NAME`."""
+    for page in PAGES:
+        found = list(FENCE.finditer(page.read_text()))
+        if body in [match["body"] for match in found]:
+            named = [(re.search(r"file=(\S+)", match["tags"]), match["body"]) for match in found]
+            return {name[1]: text for name, text in named if name is not None}
+    return {}
 
 
 @pytest.mark.parametrize("body", list(snippets("yaml")))
@@ -50,12 +65,16 @@ def test_python_in_the_documents_runs(body: str, tmp_path: Path) -> None:
             _need(name)
     if 'results"' in body:
         _make_results(tmp_path / "results")
+    for name, text in files_beside(body).items():
+        (tmp_path / name).write_text(text)
     script = tmp_path / "snippet.py"
     script.write_text(body)
-    done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=_env()
-    )
-    assert done.returncode == 0, done.stderr
+    command, env = [sys.executable, script], _env()
+    if re.search(r"^def test_", body, re.MULTILINE):
+        env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # so that it need not be installed, and may be
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "millrace.pytest_plugin", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("body", list(snippets("sh", "console")))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from millrace.library import Pipeline
-from millrace.testing import Input, PipelineHarness, Unfinished
 
 import millrace
 from millrace.cli.validate import validate
 from millrace.errors import DeadLetterLimit, FunctionError, ManifestError, MillraceError, StageFailed
+from millrace.library import Pipeline
+from millrace.testing import Input, PipelineHarness, Unfinished
 from millrace_api import InvalidManifest
 
 pytestmark = pytest.mark.unit
@@ -229,7 +229,7 @@ def test_a_run_that_does_not_end_says_where_it_is() -> None:
 
     with PipelineHarness.of(pipeline(stage("map", wait, pool={"threads": 1}))) as h:
         h.feed([1])
-        with pytest.raises(Unfinished, match="not at its end after 0.2 s") as error:
+        with pytest.raises(Unfinished, match=r"not at its end after 0\.2 s") as error:
             h.run_to_end(within=0.2)
         assert error.value.where == "done {0: 0} of {0: 1}"
         gate.set()
@@ -318,10 +318,10 @@ def test_modules_and_environment_are_as_before_when_it_is_closed(
 def test_what_can_not_be_fed_is_refused_with_a_remedy() -> None:
     with PipelineHarness.of(pipeline(stage("map", half))) as h:
         with pytest.raises(
-            MillraceError, match="an object can't be fed to a source of format json|a object can't"
+            MillraceError, match="a value of type object can't be fed to a source of format json"
         ):
             h.feed([object()])
-        with pytest.raises(MillraceError, match="has 1 partitions, and none of number 7"):
+        with pytest.raises(MillraceError, match="and none of number 7"):
             h.feed([1], partition=7)
         with pytest.raises(MillraceError, match="writes to no topic elsewhere"):
             h.values("elsewhere")

@@ -82,6 +82,12 @@ class _Writing:
                 where=f"spec.stages[{index}].strategy",
                 remedy="give a function, or a class, that takes the next strategy and the clock",
             )
+        if beside := sorted(str(key) for key in rest.keys() - {"name"}):
+            raise ManifestError(
+                f"a stage is one thing, and this one is a strategy and {', '.join(beside)}",
+                where=f"spec.stages[{index}]",
+                remedy="make two stages of it",
+            )
         self.strategies[str(rest.get("name"))] = make
         return {**rest, "map": {"function": f"{__name__}:{stands_in.__name__}"}}
 

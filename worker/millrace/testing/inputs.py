@@ -64,7 +64,7 @@ def _encoded(value: object, form: str) -> bytes | None:
 
 def _no_message(value: object, form: str, why: str) -> MillraceError:
     return MillraceError(
-        f"a {type(value).__name__} can't be fed to a source of format {form}: {why}",
+        f"a value of type {type(value).__name__} can't be fed to a source of format {form}: {why}",
         where="PipelineHarness.feed",
         remedy="give a value of that format, or the bytes that are to be in the topic",
         code=ExitCode.USAGE,
