@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 CLUSTER ?= millrace
 WORKERS ?= 0
 
-.PHONY: help setup demo test plane cluster install cluster-delete e2e images lint format generate docs locks picture picture-watermarks bench-engine bench-channel bench-collector clean
+.PHONY: help setup demo test plane cluster install cluster-delete e2e images lint format generate docs locks picture picture-watermarks bench-engine bench-channel bench-collector bench-operator clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 20
@@ -77,6 +77,9 @@ bench-channel: setup ## CPU to check and encode a row of a channel, to build/ben
 
 bench-collector: setup ## CPU, memory and time of the collector beside a hand-written Spark job (QUICK=1: one small case)
 	@QUICK=$(QUICK) $(PYTHON) benchmarks/collector.py
+
+bench-operator: plane ## time, API writes and memory of the operator with thousands of pipelines (QUICK=1: a tenth)
+	@QUICK=$(QUICK) PYTHONPATH=tests $(PYTHON) benchmarks/operator_scale.py
 
 clean: ## remove what was built; the virtual environment and caches stay
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
