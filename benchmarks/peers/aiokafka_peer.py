@@ -65,9 +65,10 @@ class Loop:
 
     async def done(self, count: int) -> None:
         self.taken += count
-        if not self.meter.began and self.taken:
-            self.meter.begin(self.taken)
-            self._due = time.monotonic() + self.todo.interval
+        if not self.meter.began:
+            if self.taken:
+                self.meter.begin(self.taken)
+                self._due = time.monotonic() + self.todo.interval
         elif time.monotonic() >= self._due:
             await self.commit()
             self._due += self.todo.interval

@@ -44,9 +44,10 @@ class Loop:
     def done(self, count: int) -> None:
         """So many messages more: a commit, if it is time."""
         self.taken += count
-        if not self.meter.began and self.taken:
-            self.meter.begin(self.taken)
-            self._due = time.monotonic() + self.todo.interval
+        if not self.meter.began:
+            if self.taken:
+                self.meter.begin(self.taken)
+                self._due = time.monotonic() + self.todo.interval
         elif time.monotonic() >= self._due:
             self.commit()
             self._due += self.todo.interval
