@@ -7,6 +7,7 @@ SEED ?=
 CHAOS ?=
 QUICK ?=
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 CLUSTER ?= millrace
 WORKERS ?= 0
 
@@ -69,8 +70,8 @@ picture: setup ## docs/live-view.svg, from a run of the flights
 picture-watermarks: setup ## docs/watermarks.svg, how marks and watermarks move
 	@$(PYTHON) scripts/picture_watermarks.py docs/watermarks.svg
 
-bench-engine: setup ## client CPU per message beside the bare client, to build/bench/engine.json (QUICK=1: a minute)
-	@QUICK=$(QUICK) $(PYTHON) benchmarks/engine.py
+bench-engine: setup ## client CPU per message beside bare client and peers, to build/bench/engine.json (QUICK=1; BENCH_ARGS="--case functions --no-peers")
+	@QUICK=$(QUICK) $(PYTHON) benchmarks/engine.py $(BENCH_ARGS)
 
 bench-channel: setup ## CPU to check and encode a row of a channel, to build/bench/channel.json
 	@QUICK=$(QUICK) $(PYTHON) benchmarks/channel.py

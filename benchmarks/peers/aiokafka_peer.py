@@ -2,7 +2,7 @@
 
 produce: a future for each record (`send`), all awaited before a commit; or, way "batch", batches made by hand
 (`create_batch`, `send_batch`). Its C extensions, lz4 and the same sizes and waits as librdkafka's settings; no check of
-CRCs, which librdkafka does not do either. Needs aiokafka only; the contract: child.py.
+CRCs, which librdkafka does not do either. uvloop made no difference. Needs aiokafka only; the contract: child.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A program is started with one argument, what it has to do as JSON (`Work`): it consumes `messages` messages of `topic`
 from offset 0 on, does with each what `case` says, commits every `interval` seconds as consumer group `group`, and ends
-when all are done. Its last line on stdout is what that cost as JSON (`Meter.end`), from the first messages that were done
-to the last:
+when all are done. Its last line on stdout is what that cost as JSON (`Meter.end`), from when it had taken its first
+messages until the last was done:
 
     {"messages": n, "cpu": s, "own_cpu": s, "seconds": s, "memory": bytes, "early": bytes, "late": bytes}
 
@@ -77,9 +77,9 @@ class Meter:
         self._over = threading.Event()
         self._figures: dict[str, float] = {}
 
-    def begin(self, done: int) -> None:
-        """`done` messages are done already: they, and what it took to get here, do not count."""
-        self.began, self._done = True, done
+    def begin(self, taken: int) -> None:
+        """`taken` messages are done already, or will be: they, and what it took to get here, do not count."""
+        self.began, self._taken = True, taken
         if self._watch_memory:
             threading.Thread(target=self._watch, daemon=True).start()
         self._processes, self._cpu, self._since = _cpu_below(), time.process_time(), time.monotonic()
@@ -90,7 +90,7 @@ class Meter:
         self._over.set()
         third = max(1, len(self._samples) // 3)
         self._figures = {
-            "messages": done - self._done,
+            "messages": done - self._taken,
             "cpu": own + below,
             "own_cpu": own,
             "seconds": seconds,
@@ -108,17 +108,25 @@ class Meter:
             self._samples.append(_resident())
 
 
-def watched(meter: Meter, messages: int, progress: Callable[[], int], done: Callable[[], None]) -> None:
-    """For a framework that owns the loop and tells nobody how far it is, at no cost per message: a thread looks at
-    `progress`, the number of messages that are done, begins the meter at the first ones, and calls `done` at the last.
+def watched(
+    meter: Meter,
+    messages: int,
+    taken: Callable[[], int],
+    done: Callable[[], int],
+    over: Callable[[], None],
+) -> None:
+    """For a framework that owns the loop and tells nobody how far it is, at no cost per message: a thread looks at how
+    many messages it has taken, to begin the meter at the first ones, and at how many are done, to call `over`.
     """
 
     def look() -> None:
-        while (now := progress()) < messages:
-            if now and not meter.began:
-                meter.begin(now)
+        while not meter.began:
+            if (first := taken()) > 0:
+                meter.begin(first)
             time.sleep(_LOOK)
-        done()
+        while done() < messages:
+            time.sleep(_LOOK)
+        over()
 
     threading.Thread(target=look, daemon=True).start()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
@@ -71,8 +71,10 @@ def _counted(function: Callable[..., Any], into: int, *, many: bool = False) -> 
     return call
 
 
-def _counted_async(function: Callable[..., Awaitable[Any]], into: int) -> Callable[..., Awaitable[Any]]:
-    async def call(value: Any) -> Any:
+def _counted_async(
+    function: Callable[[bytes], Coroutine[Any, Any, bytes]], into: int
+) -> Callable[[bytes], Coroutine[Any, Any, bytes]]:
+    async def call(value: bytes) -> bytes:
         os.write(into, b".")
         return await function(value)
 

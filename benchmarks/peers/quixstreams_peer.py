@@ -71,7 +71,8 @@ def main() -> None:
             frame.to_topic(output)
         else:
             frame = frame.filter(functions.keep).apply(functions.change)
-        watched(meter, todo.messages, Progress(app), app.stop)
+        progress = Progress(app)
+        watched(meter, todo.messages, progress, progress, app.stop)
         app.run()
         meter.end(todo.messages)  # what was produced is confirmed by the last commit
     meter.tell()
