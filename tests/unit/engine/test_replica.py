@@ -510,6 +510,26 @@ class TestClosing:
         assert clock.monotonic() - begin <= 5.01
         assert stage.offsets()[2] == 0
 
+    def test_some_of_the_time_is_kept_to_commit_what_is_complete(self) -> None:
+        clock = Alarm()
+        stage = Stage(clock, partitions=4, messages=10)
+        publish(stage, 1)
+        settings = ReplicaSettings(commit_interval=3600)
+        replica = stage.replica(0, chain=sticking({2}), settings=settings)
+        run(lambda: sum(replica.snapshot().positions.values()) == 30, replica)
+        assert sum(stage.offsets().values()) == 0
+
+        def away_for_a_moment(call: Call) -> None:
+            if call.name == "send_offsets" and call.phase is Phase.BEFORE and clock.rings is None:
+                stage.broker.faults.up = False
+                clock.at(clock.monotonic() + 1.0, lambda: setattr(stage.broker.faults, "up", True))
+
+        stage.broker.hook = away_for_a_moment
+        begin = clock.monotonic()
+        assert not replica.close(Deadline.after(clock, 5))
+        assert clock.monotonic() - begin <= 5.1
+        assert stage.offsets() == {0: 10, 1: 10, 2: 0, 3: 10}
+
     def test_without_a_broker_it_ends_within_its_deadline(self, stage: Stage, clock: VirtualClock) -> None:
         publish(stage, 1)
         replica = stage.replica(0, settings=ReplicaSettings(commit_interval=3600))
@@ -523,6 +543,20 @@ class TestClosing:
         replica = stage.replica(0)
         assert replica.close(Deadline.after(clock, 1))
         replica.close(Deadline.after(clock, 1))
+
+
+class Alarm(VirtualClock):
+    """Something happens at a time, whoever waits for it."""
+
+    rings: float | None = None
+
+    def at(self, time: float, what: Callable[[], None]) -> None:
+        self.rings, self._what = time, what
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        if self.rings is not None and self.monotonic() >= self.rings:
+            self._what()
 
 
 class Sticking(Strategy):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import millrace
-from chain_fakes import FakeConsumer, FakeProducer, FakeRecord
+from chain_fakes import FakeConsumer, FakeProducer, FakeRecord, batch_of
 from chain_pipelines import pipeline_of
 from millrace.chain import Functions, build, stage_stats
 from millrace.clock import Deadline, VirtualClock
@@ -18,10 +18,12 @@ from millrace.engine.engine import Engine
 from millrace.engine.outbox import Outbox
 from millrace.engine.settings import ReplicaSettings
 from millrace.engine.several import Several
+from millrace.engine.stats import StageStats
 from millrace.engine.tracker import OffsetTracker
 from millrace.errors import DeadLetterLimit, MessageFailure, StageFailed
-from millrace.strategies import Function
+from millrace.strategies import Fill, Function, Gather, Listed, Room
 from millrace.strategies.hold import MOST_BYTES, MOST_MESSAGES
+from millrace.testing.strategies import Next
 from millrace_api.gather import MOST_HELD, MOST_HELD_BYTES
 
 pytestmark = pytest.mark.unit
@@ -255,6 +257,24 @@ def test_more_than_there_is_room_for_is_handed_on_before_it_is_full() -> None:
     rig.feed(half, body="0")
     assert [len(values) for values in rig.used] == [half + 1]  # type: ignore[arg-type]
     assert (rig.position(0), rig.position(1)) == (half + 1, 0)
+
+
+def test_more_bytes_than_there_is_room_for_are_handed_on_too_the_largest_hold_first() -> None:
+    next_ = Next(random.Random(0))
+    gather = Gather(
+        next_,
+        Fill(1000, None, 3600.0),
+        lambda: Listed(1000),
+        Room(most_bytes=100),
+        StageStats(),
+        VirtualClock(),
+    )
+    for partition, sizes in ((0, (20,)), (1, (30, 50))):
+        records = [FakeRecord(n, b"x" * size, partition) for n, size in enumerate(sizes)]
+        gather.submit(batch_of(records))
+    assert next_.taken == []
+    gather.submit(batch_of([FakeRecord(1, b"x", 0)]))
+    assert [(taken.partition, taken.end) for taken in next_.taken] == [(1, 2)]
 
 
 def test_the_room_leaves_the_engine_half_of_what_it_may_have_in_flight() -> None:
