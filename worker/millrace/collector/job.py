@@ -194,7 +194,7 @@ class Job:
         self._log.info(
             "the session is up",
             spark=spark.version,
-            master=self.spec.master,
+            master=spark.sparkContext.master,
             version=self.spec.version,
             ui=self._status.ui,
         )
