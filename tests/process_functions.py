@@ -154,3 +154,7 @@ def large(value: bytes, marks: Path) -> bytes:
 
 def numbers(value: int, marks: Path) -> Iterator[int] | int:
     return value + 1
+
+
+def sticks_at_12(value: bytes, marks: Path) -> bytes:
+    return value if value != b"12" else waits(value, marks)

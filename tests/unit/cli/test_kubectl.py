@@ -17,7 +17,7 @@ from millrace.cli.kubectl import logs, shown
 from millrace.cli.kubectl.client import failed
 from millrace.cli.kubectl.view import pipeline_of, pods_of
 from millrace.errors import ExitCode
-from millrace.worker.status import StageStatus, WorkerStatus
+from millrace.worker.status import StageStatus, StuckStage, WorkerStatus
 
 pytestmark = pytest.mark.unit
 
@@ -127,6 +127,13 @@ def test_what_workers_say_when_they_are_asked() -> None:
     assert ["0", "Running", "yes", "n1", "700", "12,000", "5", "5", "0-3"] in [
         line.split() for line in told.splitlines()
     ]
+
+
+def test_a_worker_that_is_asked_tells_of_a_stuck_stage() -> None:
+    stuck = StuckStage("score", 3, 17, 17, 75.0)
+    said = WorkerStatus(0, 7, 0.0, 0.0, "running", stuck=(stuck,))
+    told = printed(shown.detail(pipeline_of(PIPELINE), pods_of(PODS), {"flights-0": said}, NOW))
+    assert "score is stuck" in told
 
 
 def test_a_change_that_was_not_seen_yet_is_told() -> None:

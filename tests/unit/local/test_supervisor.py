@@ -23,9 +23,11 @@ WORKER = """
 import json, os, signal, sys, time
 index, status, behaviour = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 address = ""
+stuck = []
 def say(state, ready, error=None, messages=0, positions={}):
     text = json.dumps({"index": index, "pid": os.getpid(), "started": 0, "updated": time.time(), "state": state,
-                       "ready": ready, "error": error, "messages": messages, "positions": positions, "http": address})
+                       "ready": ready, "error": error, "messages": messages, "positions": positions, "http": address,
+                       "stuck": stuck})
     with open(status + ".new", "w") as file: file.write(text)
     os.replace(status + ".new", status)
 def end(*_):
@@ -51,6 +53,8 @@ if behaviour == "full":
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = "127.0.0.1:%d" % server.server_port
 say("running", True)
+if behaviour == "stuck stage":
+    stuck = [{"stage": "score", "partition": 3, "first": 17, "last": 17, "seconds": 75.0, "calls": 1}]
 import faulthandler; faulthandler.register(signal.SIGUSR1)
 while True:
     time.sleep(0.05)
@@ -123,6 +127,16 @@ def test_a_killed_worker_is_started_again_and_the_others_go_on(make: Make, notic
     assert supervisor.snapshots()[0].pid != first
     assert supervisor.snapshots()[1].pid == other
     assert notices == ["warning: worker 0 was killed by SIGKILL; again in 0.0 s"]
+
+
+def test_a_worker_with_a_stuck_stage_says_so_once_and_is_let_alone(make: Make, notices: list[str]) -> None:
+    supervisor = make("stuck stage")
+    until(lambda: supervisor.snapshots()[0].state == "stuck", supervisor)
+    told = supervisor.statuses()[0].updated
+    until(lambda: supervisor.statuses()[0].updated > told + 0.2, supervisor)
+    assert supervisor.snapshots()[0].detail == "score stuck 0:01:15"
+    assert supervisor.snapshots()[0].restarts == 0
+    assert notices == ["warning: worker 0: stage score is stuck at partition 3, offset 17; stack in its log"]
 
 
 def test_a_worker_whose_loop_is_stuck_is_ended_and_leaves_its_stack(

@@ -43,7 +43,7 @@ def stage_stats(pipeline: ConsumerPipeline) -> dict[str, StageStats]:
     names = [DECODE_STAGE, *(stage.name for stage in pipeline.spec.stages)]
     if pipeline.spec.dead_letter is not None:
         names.append(DEAD_LETTER_STAGE)
-    return {name: StageStats() for name in names}
+    return {name: StageStats(name) for name in names}
 
 
 def build(

@@ -191,6 +191,12 @@ def worker(
         float,
         typer.Option(metavar="SECONDS", help="/livez fails when the loop made no progress for so long."),
     ] = 300.0,
+    stuck_after: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=0.1, help="A stage is told of as stuck when a call in it takes longer."
+        ),
+    ] = 60.0,
     parent: Annotated[int | None, typer.Option(hidden=True, help="End with this parent process.")] = None,
     until: Annotated[
         Path | None,
@@ -208,7 +214,20 @@ def worker(
     """
     from millrace.cli.worker import worker as command
 
-    command(manifest, epoch_file, index, secrets, kafka, http, status_file, code, live_within, parent, until)
+    command(
+        manifest,
+        epoch_file,
+        index,
+        secrets,
+        kafka,
+        http,
+        status_file,
+        code,
+        live_within,
+        stuck_after,
+        parent,
+        until,
+    )
 
 
 @app.command(

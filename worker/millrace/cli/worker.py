@@ -16,6 +16,7 @@ def worker(
     status_file: Path | None,
     code: Path | None,
     live_within: float,
+    stuck_after: float,
     parent: int | None,
     until: Path | None,
 ) -> None:
@@ -38,6 +39,7 @@ def worker(
                 status_file=status_file,
                 code=code,
                 live_within=live_within,
+                stuck_after=stuck_after,
                 parent=parent,
                 until=until,
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class StageStats:
     """Attributes:
+    name: of the stage.
     received: messages that the stage has got.
     emitted: values that it has made of them.
     dead: dead letters that it has made of them.
@@ -20,6 +21,7 @@ class StageStats:
     seconds: time spent in the stage itself, not in those after it.
     """
 
+    name: str = ""
     received: int = 0
     emitted: int = 0
     dead: int = 0

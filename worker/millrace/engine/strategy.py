@@ -1,17 +1,18 @@
 """The interface of a strategy: Arroyo's, for batches, with partitions that can be drained one by one.
 
-A chain is strategies, each holding the next one; the engine talks to the first only. All methods are called from the
-engine's thread. User code is called once per message, whatever back-pressure does: a strategy that has computed a
+A chain is strategies, each holding the next one; the engine talks to the first only. All methods but `calls` are called
+from the engine's thread. User code is called once per message, whatever back-pressure does: a strategy that has computed a
 result and can't hand it on keeps the result and rejects what comes after.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from millrace.clock import Deadline
 from millrace.engine.batch import Batch
+from millrace.engine.calls import Call
 
 
 class MessageRejected(Exception):
@@ -63,3 +64,9 @@ class Strategy(ABC):
     @abstractmethod
     def terminate(self) -> None:
         """Release everything at once, abandoning work in progress. Nothing is committed any more. Idempotent."""
+
+    def calls(self) -> Iterable[Call]:
+        """Calls of user code that are under way, here and in the stages after this one. Safe on any thread, at any
+        time: it waits for nobody, and may miss a call that begins or ends at this very moment.
+        """
+        return ()

@@ -24,10 +24,11 @@ from millrace.clock import Clock
 from millrace.errors import ExitCode, MillraceError
 from millrace.local.backoff import Backoff
 from millrace.local.state import StateDirectory
+from millrace.local.view.figures import span
 from millrace.local.view.snapshot import WorkerSnapshot
 from millrace.worker import status as worker_status
 from millrace.worker.files import disk_error
-from millrace.worker.status import STARTING, Failure, WorkerStatus
+from millrace.worker.status import RUNNING, STARTING, Failure, WorkerStatus
 
 _RESTARTED = frozenset({ExitCode.OK, ExitCode.FAILED, ExitCode.BROKER_UNREACHABLE, ExitCode.SUPERSEDED})
 STUCK_AFTER = 330.0  # seconds without a new status; a batch of slow messages may take long
@@ -47,6 +48,7 @@ class _Worker:
     last: WorkerStatus | None = None
     reached: dict[int, int] = field(default_factory=dict)  # the furthest position of each partition
     heard: float = 0.0  # monotonic; of the last status, or of its word that it is alive
+    stuck: frozenset[str] = frozenset()  # stages of which it was told
     log_from: int = 0  # bytes of its log that are of the processes before
     doomed: float | None = None  # monotonic; stuck, and to be killed then
 
@@ -166,6 +168,13 @@ class Supervisor:
         if worker.last is None or found.updated != worker.last.updated:
             worker.heard = self._clock.monotonic()
         worker.last = found
+        for one in found.stuck:
+            if one.stage not in worker.stuck:
+                self._notice(
+                    f"worker {worker.index}: stage {one.stage} is stuck at {one.place}; stack in its log",
+                    "warning",
+                )
+        worker.stuck = frozenset(one.stage for one in found.stuck)
         # Further than any process of this index was before: one that dies at the same message again and again takes
         # messages each time, and gets nowhere.
         if any(position > worker.reached.get(p, position) for p, position in found.positions.items()):
@@ -247,7 +256,11 @@ class Supervisor:
             )
         if last is None or last.pid != worker.process.pid:
             return WorkerSnapshot(worker.index, "starting", pid=worker.process.pid, restarts=worker.restarts)
-        detail = last.reasons[0] if last.reasons and last.state != "running" else ""
+        if last.stuck and last.state == RUNNING:
+            stuck = last.stuck[0]
+            detail = f"{stuck.stage} stuck {span(stuck.seconds)}"
+            return WorkerSnapshot(worker.index, "stuck", detail, last.pid, worker.restarts)
+        detail = last.reasons[0] if last.reasons and last.state != RUNNING else ""
         return WorkerSnapshot(worker.index, last.state, detail, last.pid, worker.restarts)
 
 

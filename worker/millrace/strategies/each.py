@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
+from threading import get_ident
 from typing import TypeVar
 
 from millrace.connectivity.ports import Record
@@ -17,6 +18,8 @@ from millrace.engine.batch import Batch, DeadLetter
 from millrace.errors import MessageFailure, StageFailed
 
 R = TypeVar("R")
+
+_UNDER_WAY: dict[int, tuple[Sequence[Record], list[object]]] = {}  # by thread
 
 Verdict = Callable[[Exception, Record], DeadLetter | StageFailed]
 
@@ -62,7 +65,25 @@ def attempt(calls: Iterator[object], records: Sequence[Record], verdict: Verdict
     """Draw one result per record from `calls`, a map object that calls user code: exactly once each, up to the first
     failure that stops.
     """
-    made = Attempt()
+    made, thread = Attempt(), get_ident()
+    _UNDER_WAY[thread] = records, made.results
+    try:
+        _draw(made, calls, records, verdict)
+    finally:
+        del _UNDER_WAY[thread]
+    return made
+
+
+def record_at(thread: int) -> Record | None:
+    """The record that a thread's `attempt` is at; None: it is in none. Safe on any thread: while C fills the list, its
+    length is what there is.
+    """
+    records, results = _UNDER_WAY.get(thread, ((), ()))
+    at = len(results)
+    return records[at] if at < len(records) else None
+
+
+def _draw(made: Attempt, calls: Iterator[object], records: Sequence[Record], verdict: Verdict) -> None:
     results = made.results
     while len(results) < len(records):
         try:
@@ -79,7 +100,6 @@ def attempt(calls: Iterator[object], records: Sequence[Record], verdict: Verdict
         if made.failure is not None:
             break
         results.append(None)
-    return made
 
 
 def called(call: Callable[[], R]) -> R | Raised:

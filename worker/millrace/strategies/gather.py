@@ -12,15 +12,17 @@ messages: all values that a flatMap made of a message go into the same.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
+from threading import get_ident
 
 from millrace.clock import Clock
 from millrace.engine.batch import Batch
+from millrace.engine.calls import Call
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
 from millrace.errors import MessageFailure
 from millrace.strategies.hold import Contents, Fill, Hold, Room, pieces
-from millrace.strategies.link import Link, Work
+from millrace.strategies.link import AtWork, Link, Work, calls_at
 
 
 class Gather(Link):
@@ -48,6 +50,7 @@ class Gather(Link):
         self._holds: dict[int, Hold] = {}  # by partition
         self._ready: deque[tuple[Batch, MessageFailure | None]] = deque()  # closed, not taken by the next
         self._leaving: set[int] = set()
+        self._at_work: AtWork | None = None
 
     def submit(self, batch: Batch) -> None:
         if self._failed is not None:
@@ -84,7 +87,12 @@ class Gather(Link):
     def _take(self, hold: Hold, batch: Batch) -> None:
         """Fill the hold; close it as often as it is full; and hold what is left."""
         for first, after, full in pieces(self._fill, hold, batch):
-            taken = hold.contents.take(batch.records[first:after], batch.values[first:after])
+            records = batch.records[first:after]
+            self._at_work = batch.partition, records, get_ident()
+            try:
+                taken = hold.contents.take(records, batch.values[first:after])
+            finally:
+                self._at_work = None
             self._stats.dead += len(taken.dead)
             hold.dead.extend(taken.dead)
             if taken.failure is not None:
@@ -132,7 +140,11 @@ class Gather(Link):
         batch, rest = hold.cut(end)
         self._room.leave(hold)
         if self._finish is not None and batch.values:
-            outcome = self._finish(batch)
+            self._at_work = batch.partition, batch.records, get_ident()
+            try:
+                outcome = self._finish(batch)
+            finally:
+                self._at_work = None
             self._stats.dead += outcome.dead
             batch, failure = outcome.batch, outcome.failure or failure
         self._stats.emitted += len(batch.values)
@@ -166,6 +178,11 @@ class Gather(Link):
             if failure is not None:
                 self._failed = failure
                 raise failure
+
+    def _calls(self) -> Iterator[Call]:
+        at_work = self._at_work
+        if at_work is not None:
+            yield from calls_at(self._stats.name, at_work, id(self))
 
     def _busy(self) -> bool:
         return bool(self._holds or self._ready)

@@ -7,18 +7,25 @@ stage that does its work at once, within `submit`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from threading import get_ident
 
 from millrace.clock import Clock, Deadline
+from millrace.connectivity.ports import Record
 from millrace.engine.batch import Batch
+from millrace.engine.calls import Call, thread_stack
+from millrace.engine.several import Several
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
 from millrace.errors import MessageFailure
-from millrace.strategies.each import Outcome
+from millrace.strategies.each import Outcome, record_at
 
 JOIN_WAIT = 0.002  # s between two looks while joining
 
 Work = Callable[[Batch], Outcome]
+
+AtWork = tuple[int, Sequence[Record], int]
+"""What a thread works on: partition, records, the thread."""
 
 
 class Link(Strategy):
@@ -65,6 +72,14 @@ class Link(Strategy):
     def terminate(self) -> None:
         self._closed = True
         self._next.terminate()
+
+    def calls(self) -> Iterable[Call]:
+        yield from self._calls()
+        yield from self._next.calls()
+
+    def _calls(self) -> Iterable[Call]:
+        """Those of this stage."""
+        return ()
 
     def _hand_on(self, batch: Batch) -> bool:
         """Submit to the next. Returns whether it was taken; it also was if this raises a failure."""
@@ -147,6 +162,7 @@ class Inline(Keeping):
     ) -> None:
         super().__init__(next_)
         self._work, self._stats, self._clock, self._forget, self._emits = work, stats, clock, forget, emits
+        self._at_work: AtWork | None = None
 
     def submit(self, batch: Batch) -> None:
         if self._failed is not None:
@@ -154,7 +170,11 @@ class Inline(Keeping):
         if self._kept is not None:
             raise MessageRejected
         began = self._clock.monotonic()
-        outcome = self._work(batch)
+        self._at_work = batch.partition, batch.records, get_ident()
+        try:
+            outcome = self._work(batch)
+        finally:
+            self._at_work = None
         after = outcome.batch
         if self._stats is not None:
             seconds = self._clock.monotonic() - began
@@ -164,6 +184,11 @@ class Inline(Keeping):
 
     def _go_on(self) -> None:
         self._hand_on_kept()
+
+    def _calls(self) -> Iterator[Call]:
+        at_work = self._at_work
+        if at_work is not None and self._stats is not None:
+            yield from calls_at(self._stats.name, at_work, id(self))
 
     def _busy(self) -> bool:
         return self._kept is not None
@@ -176,3 +201,19 @@ class Inline(Keeping):
     def terminate(self) -> None:
         self._kept = None
         super().terminate()
+
+
+def calls_at(stage: str, at_work: AtWork, owner: int) -> Iterator[Call]:
+    """The call that a thread is in, as closely as can be told. owner: what tells it from those of others."""
+    partition, records, thread = at_work
+    if records:
+        at = record_at(thread)
+        low, high = (records[0], records[-1]) if at is None else (at, at)
+        first, last = low.offset(), last_offset(high)
+        mark = (owner, partition, records[0].offset(), first, at is None)
+        yield Call(stage, partition, first, last, mark, lambda: thread_stack(thread))
+
+
+def last_offset(record: Record) -> int:
+    """The last of the messages that a record stands for."""
+    return record.end - 1 if isinstance(record, Several) else record.offset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import msgspec
@@ -11,6 +11,7 @@ from millrace.chain import Functions, build, load, stage_stats
 from millrace.channel.progress import Note
 from millrace.clock import Clock
 from millrace.connectivity.ports import Cluster, Producer
+from millrace.engine.calls import Call
 from millrace.engine.outbox import Outbox
 from millrace.engine.readiness import State
 from millrace.engine.replica import Replica
@@ -27,6 +28,7 @@ from millrace.worker.manifest import code_of, read
 from millrace.worker.pulse import Pulse
 from millrace.worker.settings import Settings
 from millrace.worker.status import RUNNING, STARTING, WAITING, StageStatus, WorkerStatus
+from millrace.worker.watcher import Watcher
 from millrace_api import ConsumerPipeline
 from millrace_api.needed import transactional
 
@@ -66,6 +68,9 @@ def assembled(settings: Settings, clock: Clock, pulse: Pulse) -> Iterator[Replic
             outputs=transactional(pipeline),
         )
         pulse.fill_from(_Filler(pipeline, replica, chains.stats))
+        watcher = Watcher(chains.calls, pulse.stuck, clock, settings.stuck_after)
+        watcher.start()
+        stack.callback(watcher.close)
         yield replica
 
 
@@ -79,6 +84,7 @@ class Chains:
     ) -> None:
         self._pipeline, self._functions, self._cluster, self._clock = pipeline, functions, cluster, clock
         self._producer: Producer | None = None
+        self._chain: Strategy | None = None
         self.stats: Mapping[str, StageStats] = stage_stats(pipeline)
 
     def __call__(self, outbox: Outbox, on_complete: OnComplete) -> Strategy:
@@ -86,9 +92,14 @@ class Chains:
         spec = self._pipeline.spec
         if spec.delivery == "AtLeastOnce" and any(stage.produce for stage in spec.stages):
             self._producer = self._cluster.producer()
-        return build(
+        self._chain = build(
             self._pipeline, self._functions, outbox, self._producer, on_complete, self.stats, self._clock
         )
+        return self._chain
+
+    def calls(self) -> Iterable[Call]:
+        """Of the newest chain; an earlier one was terminated. Safe on any thread."""
+        return () if self._chain is None else self._chain.calls()
 
     def close(self) -> None:
         if self._producer is not None:

@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from millrace.worker.status import StageStatus, WorkerStatus
+from millrace.worker.status import StageStatus, StuckStage, WorkerStatus
 
 
 def exposition(status: WorkerStatus) -> tuple[str, bytes]:
@@ -38,6 +38,19 @@ _PER_STAGE: tuple[tuple[str, str, Callable[[StageStatus], float]], ...] = (
         lambda s: s.late,
     ),
     ("millrace_stage_busy_seconds", "Time spent in a stage's own work.", lambda s: s.seconds),
+)
+
+_OF_STUCK: tuple[tuple[str, str, Callable[[StuckStage], float]], ...] = (
+    (
+        "millrace_stage_stuck_calls",
+        "Calls of a stage's function that take longer than they should.",
+        lambda s: s.calls,
+    ),
+    (
+        "millrace_stage_stuck_seconds",
+        "For how long the first of these has been under way.",
+        lambda s: s.seconds,
+    ),
 )
 
 
@@ -80,3 +93,10 @@ class _Snapshot(Collector):
             for stage in status.stages:
                 family.add_metric([stage.name], value(stage))
             yield family
+        stuck = {one.stage: one for one in status.stuck}
+        for name, text, told in _OF_STUCK:
+            gauge = GaugeMetricFamily(name, text, labels=["stage"])
+            for stage in status.stages:
+                found = stuck.get(stage.name)
+                gauge.add_metric([stage.name], told(found) if found is not None else 0)
+            yield gauge

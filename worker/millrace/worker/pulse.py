@@ -1,8 +1,11 @@
-"""What the loop tells the world: that it comes round, and twice a second how everything stands."""
+"""What the loop tells the world: that it comes round, and twice a second how everything stands; and what is known when it
+does not come round.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +15,16 @@ from millrace.clock import Clock
 from millrace.errors import MillraceError
 from millrace.worker import logs
 from millrace.worker.files import write_whole
-from millrace.worker.status import DRAINING, FAILED, STARTING, STOPPED, Failure, WorkerStatus, encode
+from millrace.worker.status import (
+    DRAINING,
+    FAILED,
+    STARTING,
+    STOPPED,
+    Failure,
+    StuckStage,
+    WorkerStatus,
+    encode,
+)
 
 PUBLISH_EVERY = 0.5  # seconds
 
@@ -34,6 +46,8 @@ class Pulse:
         )
         self._fill: Callable[[WorkerStatus], WorkerStatus] = lambda status: status
         self._latest = self._base
+        self._stuck: tuple[StuckStage, ...] = ()
+        self._writing = threading.Lock()
         self._beaten = self._published = clock.monotonic()
         self._file_failed = False
         self.bound = live_within
@@ -48,7 +62,7 @@ class Pulse:
 
     def status(self) -> WorkerStatus:
         """The latest snapshot. Safe on any thread."""
-        return self._latest
+        return self._told()
 
     def since_progress(self) -> float:
         """Seconds since the loop came round. Safe on any thread."""
@@ -64,6 +78,13 @@ class Pulse:
         """Make a snapshot now."""
         self._latest = self._fill(msgspec.structs.replace(self._base, updated=self._clock.time()))
         self._published = self._clock.monotonic()
+        self._write()
+
+    def stuck(self, stages: tuple[StuckStage, ...]) -> None:
+        """These are stuck now, no others. On a thread that is not the loop's; the rest of the status stays as it is, with
+        the time at which the loop made it.
+        """
+        self._stuck = stages
         self._write()
 
     def draining(self) -> None:
@@ -83,11 +104,19 @@ class Pulse:
         self._latest = msgspec.structs.replace(self._latest, updated=self._clock.time(), **changes)
         self._write()
 
+    def _told(self) -> WorkerStatus:
+        status, stuck = self._latest, self._stuck
+        if not stuck or status.state in (STOPPED, FAILED):
+            return status
+        reasons = (*(one.words for one in stuck), *status.reasons)
+        return msgspec.structs.replace(status, stuck=stuck, reasons=reasons)
+
     def _write(self) -> None:
         if self._file is None:
             return
         try:
-            write_whole(self._file, encode(self._latest))
+            with self._writing:
+                write_whole(self._file, encode(self._told()))
         except MillraceError as error:
             if not self._file_failed:  # nothing depends on it: say so once, and go on
                 self._file_failed = True

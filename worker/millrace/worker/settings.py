@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from millrace.worker.stuck import STUCK_AFTER
+
 DRAIN = 30.0  # seconds
 
 
@@ -15,6 +17,7 @@ class Settings:
     Attributes:
         live_within: seconds without progress of the loop after which /livez fails. A batch of up to 500 messages is
             one step, so it must be longer than the slowest batch takes.
+        stuck_after: seconds that a call of a stage's function may take before it is told of as stuck.
         drain: seconds in which what was taken is brought to its end when told to stop.
         parent: process id to end with.
         until: file with the ends of a bounded run (engine.bounds); nothing beyond them is processed.
@@ -29,6 +32,7 @@ class Settings:
     status_file: Path | None = None
     code: Path | None = None
     live_within: float = 300.0
+    stuck_after: float = STUCK_AFTER
     drain: float = DRAIN
     parent: int | None = None
     until: Path | None = None

@@ -41,6 +41,36 @@ class StageStatus(msgspec.Struct, frozen=True, rename="camel"):
     late: int = 0
 
 
+class StuckStage(msgspec.Struct, frozen=True, rename="camel"):
+    """A stage with calls that have been under way for longer than they should; the first of them is told of.
+
+    Attributes:
+        partition, first, last: source messages that it is about, by their offsets.
+        seconds: for how long it has been under way, at least.
+        calls: how many there are.
+    """
+
+    stage: str
+    partition: int
+    first: int
+    last: int
+    seconds: float
+    calls: int = 1
+
+    @property
+    def place(self) -> str:
+        """Which messages, in words."""
+        offsets = (
+            f"offset {self.first}" if self.first == self.last else f"offsets {self.first} to {self.last}"
+        )
+        return f"partition {self.partition}, {offsets}"
+
+    @property
+    def words(self) -> str:
+        """Why the worker does not get on, but for how long: words that change are written again and again."""
+        return f"stage {self.stage} is stuck at {self.place}: the worker's log has its stack"
+
+
 class Failure(msgspec.Struct, frozen=True, rename="camel"):
     """Why a worker ended, in the parts of a MillraceError; `code` is the exit code."""
 
@@ -70,6 +100,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
         messages: source messages taken since the process began.
         interruptions: how often it dropped everything and began again, as after a broker's restart.
         http: HOST:PORT of the health server, "" if there is none.
+        stuck: stages that are; known also while the loop itself stands still, when all else here is as it was before.
     """
 
     index: int
@@ -87,6 +118,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, rename="camel"):
     http: str = ""
     stages: tuple[StageStatus, ...] = ()
     error: Failure | None = None
+    stuck: tuple[StuckStage, ...] = ()
 
 
 def encode(status: WorkerStatus) -> bytes:

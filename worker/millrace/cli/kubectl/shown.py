@@ -115,7 +115,7 @@ def _workers(one: Pipeline, pods: Sequence[PodView], told: Mapping[str, WorkerSt
         said = told.get(pod.name) if pod is not None else None
         table.add_row(
             "parked" if index == _OPERATOR else str(index),
-            _pod(pod, index),
+            _pod(pod, index, said),
             "" if pod is None else "yes" if pod.ready else Text("no", style="yellow"),
             "" if pod is None or not pod.restarts else str(pod.restarts),
             pod.node if pod is not None else "",
@@ -126,9 +126,11 @@ def _workers(one: Pipeline, pods: Sequence[PodView], told: Mapping[str, WorkerSt
     return table
 
 
-def _pod(pod: PodView | None, index: int) -> Text:
+def _pod(pod: PodView | None, index: int, said: WorkerStatus | None) -> Text:
     if pod is None:
         return Text("" if index == _OPERATOR else "none", style="yellow")
+    if said is not None and said.stuck:
+        return Text(f"{said.stuck[0].stage} is stuck", style="yellow")
     return Text(pod.state, style="green" if pod.state == "Running" else "yellow")
 
 

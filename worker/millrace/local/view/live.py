@@ -35,6 +35,7 @@ _STATE_STYLE = {
     "finished": "bold green",
     "stopped": "cyan",
     "restarting": "yellow",
+    "stuck": "bold yellow",
     "failed": "bold red",
 }
 _LEVEL_STYLE = {"info": "dim", "warning": "yellow", "error": "red"}

@@ -32,7 +32,7 @@ class PartitionSnapshot(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """A worker as its parent sees it. `state` also knows `restarting`, with the reason in `detail`."""
+    """A worker as its parent sees it. `state` also knows `restarting` and `stuck`, with the reason in `detail`."""
 
     index: int
     state: str

@@ -9,12 +9,15 @@ at. When as many calls as there are places have been given up and still go on, n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from millrace.clock import Clock
+from millrace.engine.calls import Call
 from millrace.strategies.each import Raised, called, exited
 from millrace.strategies.functions import FunctionWork
 from millrace.strategies.judge import Stuck
+from millrace.strategies.link import last_offset
 from millrace.strategies.pool.schedule import Schedule, Unit
 from millrace.strategies.vectorized import Vectorized
 
@@ -35,14 +38,20 @@ class Crew(Protocol):
     def release(self) -> None:
         """Nothing is wanted any more: end at once what can be ended. Idempotent."""
 
+    def calls(self, stage: str) -> Iterable[Call]:
+        """What `Strategy.calls` gives. Safe on any thread."""
+
 
 class Place:
-    """One who calls: the call under way and since when (s); None when there is none, or it was given up."""
+    """One who calls: the call under way, None when there is none, on which thread, and, where there is a timeout, since
+    when (s).
+    """
 
-    __slots__ = ("given_up", "since", "unit")
+    __slots__ = ("given_up", "since", "thread", "unit")
 
     def __init__(self) -> None:
         self.unit: Unit | None = None
+        self.thread = 0
         self.since = 0.0
         self.given_up = False
 
@@ -70,6 +79,9 @@ class Watched(ABC):
     def wake(self, units: int) -> None: ...
 
     @abstractmethod
+    def calls(self, stage: str) -> Iterable[Call]: ...
+
+    @abstractmethod
     def _replace(self, place: Place) -> None:
         """This call was given up: end it if that is possible, and have another one take its place."""
 
@@ -93,6 +105,23 @@ class Watched(ABC):
                 place.given_up = True
                 if not stuck:
                     self._replace(place)
+
+
+def call_of(
+    stage: str,
+    unit: Unit,
+    place: object,
+    stack: Callable[[], str],
+    allowed: float | None,
+    *,
+    holding: bool = True,
+) -> Call:
+    """A unit that is being called, as `Strategy.calls` tells of it."""
+    (job, at, attempt), records = unit, unit.job.batch.records
+    low, high = (records[0], records[-1]) if job.whole else (records[at], records[at])
+    first, last = low.offset(), last_offset(high)
+    mark = (id(place), job.batch.partition, first, at, attempt)
+    return Call(stage, job.batch.partition, first, last, mark, stack, allowed or 0.0, holding)
 
 
 def call_unit(work: FunctionWork, unit: Unit) -> object:

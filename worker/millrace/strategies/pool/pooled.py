@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 from millrace.clock import Clock
 from millrace.engine.batch import Batch
+from millrace.engine.calls import Call
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
 from millrace.errors import MessageFailure, MillraceError
@@ -101,6 +102,9 @@ class Pooled(Keeping):
             for partition in list(self._jobs):
                 if not self._hand_on_of(partition):
                     return
+
+    def _calls(self) -> Iterable[Call]:
+        return self._crew.calls(self._stats.name)
 
     def _busy(self) -> bool:
         return self._kept is not None or bool(self._jobs)

@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Iterator
+from functools import partial
+from types import FrameType
 
 from millrace.clock import Clock
+from millrace.engine.calls import Call, frames_stack, thread_stack
 from millrace.errors import StageFailed
 from millrace.strategies.each import Raised
 from millrace.strategies.functions import FunctionWork
 from millrace.strategies.judge import Stuck
-from millrace.strategies.pool.crew import Place, Watched, await_unit
+from millrace.strategies.pool.crew import Place, Watched, await_unit, call_of
 from millrace.strategies.pool.schedule import Schedule, Unit
 
 JOIN_SECONDS = 1.0  # to wait for the loop in the end: it ends at once unless a function holds it
@@ -63,6 +67,13 @@ class Tasks(Watched):
         if not self._thread.is_alive():
             self._loop.close()
 
+    def calls(self, stage: str) -> Iterator[Call]:
+        for place, task in list(self._tasks.items()):
+            unit = place.unit
+            if unit is not None and not place.given_up:
+                holding = getattr(task.get_coro(), "cr_running", False)
+                yield call_of(stage, unit, place, partial(self._stack, task), self._timeout, holding=holding)
+
     def look(self) -> None:
         super().look()
         held, timeout = self._held, self._timeout
@@ -78,6 +89,13 @@ class Tasks(Watched):
         if self._held is None and place.unit is not None:
             self._held = (self._clock.monotonic(), place.unit)
         self._loop.call_soon_threadsafe(self._cancel, place)
+
+    def _stack(self, task: asyncio.Task[None]) -> str:
+        """A coroutine that waits is on no thread; its stack is the chain of what it awaits."""
+        coroutine = task.get_coro()
+        if getattr(coroutine, "cr_running", False):
+            return thread_stack(self._thread.ident or 0)
+        return frames_stack(_frames(coroutine))
 
     # on the loop's thread
 
@@ -109,8 +127,9 @@ class Tasks(Watched):
                 if not self._growing:
                     self._grow()
                 if timed:
-                    place.since, place.unit = self._clock.monotonic(), unit
+                    place.since = self._clock.monotonic()
                     self._places.add(place)
+                place.unit = unit
                 if not schedule.settle(unit, await await_unit(work, unit)):
                     break  # it was given up, and another one has taken this place
         except asyncio.CancelledError:
@@ -135,3 +154,18 @@ class Tasks(Watched):
         for task in self._tasks.values():
             task.cancel()
         self._loop.call_soon(self._loop.stop)
+
+
+def _frames(awaited: object) -> Iterator[FrameType]:
+    """Of a coroutine that waits, and of what it waits for, outermost first: coroutines and generators, as far as they are
+    written in Python.
+    """
+    while awaited is not None:
+        for kind in ("cr", "gi", "ag"):
+            frame = getattr(awaited, f"{kind}_frame", None)
+            if isinstance(frame, FrameType):
+                yield frame
+                break
+        else:
+            return
+        awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)

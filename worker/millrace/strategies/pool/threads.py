@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from functools import partial
 
 from millrace.clock import Clock
+from millrace.engine.calls import Call, thread_stack
 from millrace.strategies.functions import FunctionWork
-from millrace.strategies.pool.crew import Place, Watched, call_unit
+from millrace.strategies.pool.crew import Place, Watched, call_of, call_unit
 from millrace.strategies.pool.schedule import Schedule
 
 
@@ -37,6 +40,12 @@ class Threads(Watched):
     def release(self) -> None:
         self._schedule.end()
 
+    def calls(self, stage: str) -> Iterator[Call]:
+        for place in list(self._places):
+            unit = place.unit
+            if unit is not None and not place.given_up:
+                yield call_of(stage, unit, place, partial(thread_stack, place.thread), self._timeout)
+
     def _replace(self, place: Place) -> None:  # noqa: ARG002 - the interface's
         self._start()
 
@@ -48,10 +57,11 @@ class Threads(Watched):
     def _run(self, place: Place) -> None:
         schedule, work, clock = self._schedule, self._work, self._clock
         timed = self._timeout is not None
+        place.thread = threading.get_ident()
         while (unit := schedule.take(wait=True)) is not None:
             if timed:
                 place.since = clock.monotonic()
-                place.unit = unit
+            place.unit = unit
             counts = schedule.settle(unit, call_unit(work, unit))
             place.unit = None
             if not counts:

@@ -25,7 +25,7 @@ class Block:
     """
 
     def __init__(self, fd: int | None = None) -> None:
-        self.fd = _anonymous() if fd is None else fd
+        self.fd = anonymous() if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, SMALLEST)
         self._map = mmap.mmap(self.fd, os.fstat(self.fd).st_size)
@@ -55,6 +55,10 @@ class Block:
             self._remap()
         return memoryview(self._map)[:length]
 
+    def peek(self, length: int) -> bytes:
+        """What is at its beginning. On any thread; raises ValueError once it is closed."""
+        return self._map[:length]
+
     def close(self) -> None:
         self._map.close()
         os.close(self.fd)
@@ -72,7 +76,8 @@ def _rounded(length: int) -> int:
     return max(SMALLEST, 1 << (length - 1).bit_length())
 
 
-def _anonymous() -> int:
+def anonymous() -> int:
+    """The descriptor of a new file without a name."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("millrace", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:

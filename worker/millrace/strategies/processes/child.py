@@ -24,6 +24,7 @@ from millrace.engine.batch import Batch
 from millrace.engine.garbage import tune_garbage_collection
 from millrace.errors import MessageFailure, MillraceError
 from millrace.strategies.judge import Judge
+from millrace.strategies.processes import last_words, progress
 from millrace.strategies.processes.block import Block
 from millrace.strategies.processes.launch import Launch
 from millrace.strategies.processes.portable import portable
@@ -86,11 +87,13 @@ class Sent:
 
 
 def main(words: Sequence[str]) -> None:
-    """Args: descriptors of the socket and of the block for pulses; then of each slot those of the blocks to read and to
-    write.
+    """Args: descriptors of the socket, of the block for pulses and progress, and of the file for stacks; then of each slot
+    those of the blocks to read and to write.
     """
     channel, pulses = socket.socket(fileno=int(words[0])), Block(int(words[1]))
-    fds = [int(word) for word in words[2:]]
+    last_words.answer_into(int(words[2]))
+    reporter = progress.Reporter(pulses.view(progress.SIZE))
+    fds = [int(word) for word in words[3:]]
     slots = [(Block(fds[n]), Block(fds[n + 1])) for n in range(0, len(fds), 2)]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which drains
     faulthandler.enable()
@@ -111,11 +114,13 @@ def main(words: Sequence[str]) -> None:
         elif kind == WORK:
             with inbox.view(length) as view:
                 request = decode_request(view)
-            answer, content = DONE, encode_reply(handle(request, works))
+            reporter.began()
+            answer, content = DONE, encode_reply(handle(request, works, reporter))
+            reporter.done()
         channel.sendall(struct.pack(HEAD, answer, slot, outbox.write(content)))
 
 
-def handle(request: Request, works: Works) -> Reply:
+def handle(request: Request, works: Works, reporter: progress.Reporter) -> Reply:
     """Do all works on a batch, one after the other."""
     began = time.monotonic()
     records = _records(request)
@@ -127,7 +132,8 @@ def handle(request: Request, works: Works) -> Reply:
     batch = Batch(records[0].partition() if records else 0, first, end, records, records, values)
     failure: MessageFailure | None = None
     figures = []
-    for _, work in works.stages:
+    for place, (_, work) in enumerate(works.stages):
+        reporter.stage(place)
         start = time.monotonic()
         outcome = work(batch)
         after = outcome.batch
@@ -144,14 +150,14 @@ def handle(request: Request, works: Works) -> Reply:
     elif works.out is Values.ROWS:
         rows = batch.values
     kept = [record.index for record in batch.records]  # type: ignore[attr-defined]
-    place = {record.offset(): record.index for record in records} if batch.dead or failure else {}
+    index_of = {record.offset(): record.index for record in records} if batch.dead or failure else {}
     return Reply(
         None if kept == list(range(request.count)) else kept,
         content,
         rows,
         len(batch.values),
-        [Letter(place[letter.record.offset()], letter.stage, letter.reason) for letter in batch.dead],
-        None if failure is None else _fault(failure, place),
+        [Letter(index_of[letter.record.offset()], letter.stage, letter.reason) for letter in batch.dead],
+        None if failure is None else _fault(failure, index_of),
         figures,
         time.monotonic() - began,
     )

@@ -15,9 +15,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from millrace.clock import Clock, Deadline
 from millrace.errors import ExitCode, FunctionError, MillraceError
 from millrace.host.tether import tethered
-from millrace.strategies.processes.block import Block
+from millrace.strategies.processes import last_words, progress
+from millrace.strategies.processes.block import Block, anonymous
 from millrace.strategies.processes.launch import Launch
 from millrace.strategies.processes.wire import FAILED, HEAD, READY, WORK, Reply, decode_reply
 
@@ -43,10 +45,12 @@ class Member(Generic[T]):
         self._free = deque(range(SLOTS))
         self.under_way: deque[tuple[T, int]] = deque()  # with the slot
         self.ready = self.killed = False
+        self._sent = 0  # requests
         self._heard, self._since = b"", 0.0  # the last pulse, and since when, s
+        self._words = anonymous()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        fds = [self._pulses.fd]
+        fds = [self._pulses.fd, self._words]
         fds += [block.fd for slot in self._slots for block in slot]
         words = [json.dumps([path or os.getcwd() for path in sys.path]), *map(str, (theirs.fileno(), *fds))]
         command = tethered([sys.executable, "-c", _BOOT, *words])
@@ -69,6 +73,7 @@ class Member(Generic[T]):
             self._since = now
         slot = self._free.popleft()
         self.under_way.append((name, slot))
+        self._sent += 1
         self._send(WORK, slot, self._slots[slot][0].write(content))
 
     def receive(self) -> list[tuple[T, Reply]]:
@@ -114,6 +119,28 @@ class Member(Generic[T]):
             self._heard, self._since = heard, now
         return now - self._since
 
+    def at_work(self) -> tuple[T, progress.Progress, bytes] | None:
+        """What it works on, how far it is, and its pulse; None: nothing. On any thread."""
+        try:
+            content = self._pulses.peek(progress.SIZE)
+            found = progress.read(content)
+            sent, under_way = self._sent, list(self.under_way)
+            place = found.request - 1 - sent + len(under_way)
+            if not found.request or not 0 <= place < len(under_way):
+                return None  # or it was given or has given back something at this very moment
+        except (ValueError, RuntimeError):  # closed; another request at this very moment
+            return None
+        return under_way[place][0], found, content[: progress.PULSE]
+
+    def stack(self, clock: Clock) -> str:
+        """Where it is. On any thread, but one at a time; takes a moment, and WITHIN seconds if it does not answer."""
+        try:
+            deadline = Deadline.after(clock, last_words.WITHIN)
+            found = last_words.ask(self._words, self._process.send_signal, deadline)
+        except (OSError, ValueError):  # it is gone
+            return ""
+        return f"process {self.pid}:\n{found}" if found else f"process {self.pid} does not answer"
+
     def kill(self) -> None:
         """It takes too long."""
         self.killed = True
@@ -137,6 +164,7 @@ class Member(Generic[T]):
         slots, self._slots = self._slots, []
         if slots:
             self._pulses.close()
+            os.close(self._words)
         for inbox, outbox in slots:
             inbox.close()
             outbox.close()

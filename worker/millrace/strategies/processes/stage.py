@@ -8,20 +8,22 @@ letter, whose reason names the signal, or the end of the worker where there are 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from millrace.clock import Clock
 from millrace.engine.batch import Batch
+from millrace.engine.calls import Call
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
 from millrace.errors import FunctionError, MillraceError
 from millrace.message import Invalid
 from millrace.strategies.each import Outcome, Raised, as_they_are, conclude, gathered
 from millrace.strategies.judge import Judge
-from millrace.strategies.link import Keeping
+from millrace.strategies.link import Keeping, last_offset
 from millrace.strategies.processes.launch import Launch
 from millrace.strategies.processes.member import SLOTS, Member
 from millrace.strategies.processes.portable import portable
@@ -125,6 +127,20 @@ class Processes(Keeping):
         for member in members:
             member.close()
         super().terminate()
+
+    def _calls(self) -> Iterator[Call]:
+        for member in list(self._members):
+            at_work = member.at_work()
+            if at_work is None:
+                continue
+            task, found, pulse = at_work
+            batch, at = task.batch, found.message
+            low, high = (0, -1) if not 0 <= at < task.size else (at, at)
+            first, last = batch.records[low].offset(), last_offset(batch.records[high])
+            stage = self._figures[found.stage][0].name
+            mark = (id(member), found, pulse)
+            stack = partial(member.stack, self._clock)
+            yield Call(stage, batch.partition, first, last, mark, stack, self._timeout or 0.0)
 
     def _busy(self) -> bool:
         return self._kept is not None or bool(self._tasks)
