@@ -33,6 +33,22 @@ def test_a_worker_that_is_away_keeps_its_totals() -> None:
     assert meter.messages == 100
 
 
+def test_back_pressure_is_a_share_of_the_time_of_all_workers() -> None:
+    meter = Meter()
+    for second in range(11):
+        held = StageStatus("score", "map", held_back=0.5 * second, in_flight=300)
+        free = StageStatus("score", "map", in_flight=20)
+        meter.update(
+            float(second),
+            [
+                WorkerStatus(0, 10, 0.0, 0.0, "running", stages=(held,)),
+                WorkerStatus(1, 11, 0.0, 0.0, "running", stages=(free,)),
+            ],
+        )
+    assert meter.stages[0].held_back == 0.25
+    assert meter.stages[0].in_flight == 320
+
+
 def test_the_rate_is_that_of_the_window() -> None:
     rate = Rate(window=5.0)
     assert rate.add(0.0, 0) == 0.0

@@ -92,6 +92,15 @@ def test_it_shows_owners_with_lag_rates_dead_letters_and_progress() -> None:
         assert said in text
 
 
+def test_a_stage_that_holds_back_the_others_is_named() -> None:
+    calm = snapshot()
+    stages = tuple(replace(stage, held_back=0.83) for stage in calm.stages[-1:])
+    held = replace(calm, stages=(*calm.stages[:-1], *stages))
+    assert "held back by score 83 %" in "\n".join(drawn(held, 100))
+    assert "held back by score 83 %" in line(held)
+    assert "held back" not in line(calm)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     partitions=st.integers(0, 400),

@@ -32,7 +32,9 @@ def filled(status: WorkerStatus) -> WorkerStatus:
         late_rows={0: 12, 4: 0},
         messages=107,
         stages=(
-            StageStatus("score", "map", 107, 100, 7, 0.25),
+            StageStatus(
+                "score", "map", 107, 100, 7, 0.25, 0, 3, 2, 1.5, 40, (0, 1, *[0] * 7, 2, *[0] * 6), 1.6
+            ),
             StageStatus("by", "collect", 100, 95, 0, 0.5, 5),
         ),
     )
@@ -89,6 +91,15 @@ def test_metrics_are_made_from_the_snapshot(pulse: Pulse) -> None:
     assert found[("millrace_stage_dead_letters_total", "score")] == 7
     assert found[("millrace_stage_busy_seconds_total", "score")] == 0.25
     assert found[("millrace_stage_late_rows_total", "by")] == 5
+    assert found[("millrace_stage_batches_total", "score")] == 3
+    assert found[("millrace_stage_rejections_total", "score")] == 2
+    assert found[("millrace_stage_back_pressure_seconds_total", "score")] == 1.5
+    assert found[("millrace_stage_in_flight_messages", "score")] == 40
+    assert found[("millrace_stage_latency_seconds_count", "score")] == 3
+    assert found[("millrace_stage_latency_seconds_sum", "score")] == 1.6
+    bucket = "millrace_stage_latency_seconds_bucket"
+    classes = [found[(bucket, bound, "score")] for bound in ("0.001", "0.0025", "0.5", "1.0", "+Inf")]
+    assert classes == [0, 1, 1, 3, 3]
     assert found[("millrace_partition_late_rows_total", "0")] == 12
     assert ("process_cpu_seconds_total",) in found
 

@@ -105,7 +105,7 @@ def build(
     for last in reversed(writers):
         if last is not form:
             work, emits = form_of(last, pipeline, functions, beside=beside), last.collect is None
-            chain = Inline(chain, work, stats[last.name], clock, emits=emits)
+            chain = Inline(chain, work, stats[last.name], clock, emits=emits, ends=False)
     room = Room()
     for run in reversed(runs):
         own = functions.strategies.get(run[0].name)

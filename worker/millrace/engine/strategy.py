@@ -65,6 +65,12 @@ class Strategy(ABC):
     def terminate(self) -> None:
         """Release everything at once, abandoning work in progress. Nothing is committed any more. Idempotent."""
 
+    def in_flight(self) -> Iterable[tuple[str, int]]:
+        """Source messages that are here, and in each of the stages after this one, by the stage's name. A name may come
+        several times.
+        """
+        return ()
+
     def calls(self) -> Iterable[Call]:
         """Calls of user code that are under way, here and in the stages after this one. Safe on any thread, at any
         time: it waits for nobody, and may miss a call that begins or ends at this very moment.

@@ -138,6 +138,7 @@ class Gather(Link):
     def _emit(self, hold: Hold, end: int, failure: MessageFailure | None = None) -> Hold | None:
         """Make ready what was closed, up to an offset. Returns what is left of the hold; after a failure nothing is."""
         batch, rest = hold.cut(end)
+        self._stats.took(self._clock.monotonic() - hold.since)
         self._room.leave(hold)
         if self._finish is not None and batch.values:
             self._at_work = batch.partition, batch.records, get_ident()
@@ -178,6 +179,10 @@ class Gather(Link):
             if failure is not None:
                 self._failed = failure
                 raise failure
+
+    def _held(self) -> tuple[str, int]:
+        held = sum(len(hold.source) for hold in self._holds.values())
+        return self._stats.name, held + sum(batch.count for batch, _ in self._ready)
 
     def _calls(self) -> Iterator[Call]:
         at_work = self._at_work

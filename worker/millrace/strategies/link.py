@@ -73,6 +73,14 @@ class Link(Strategy):
         self._closed = True
         self._next.terminate()
 
+    def in_flight(self) -> Iterable[tuple[str, int]]:
+        yield self._held()
+        yield from self._next.in_flight()
+
+    def _held(self) -> tuple[str, int]:
+        """Name of this stage, and how many source messages it has not handed on."""
+        return "", 0
+
     def calls(self) -> Iterable[Call]:
         yield from self._calls()
         yield from self._next.calls()
@@ -148,6 +156,7 @@ class Inline(Keeping):
         work: what to do; with a failure in its Outcome, the batch of the Outcome is handed on before it is raised.
         forget: told of partitions that are abandoned or released, for work that remembers something.
         emits: what it hands on is what its stage emits; False: a later link of the stage counts that.
+        ends: its results are those of the stage; False: a later link of the stage counts how long that takes.
     """
 
     def __init__(
@@ -159,9 +168,11 @@ class Inline(Keeping):
         *,
         forget: Callable[[Set[int]], None] | None = None,
         emits: bool = True,
+        ends: bool = True,
     ) -> None:
         super().__init__(next_)
-        self._work, self._stats, self._clock, self._forget, self._emits = work, stats, clock, forget, emits
+        self._work, self._stats, self._clock, self._forget = work, stats, clock, forget
+        self._emits, self._ends = emits, ends
         self._at_work: AtWork | None = None
 
     def submit(self, batch: Batch) -> None:
@@ -179,11 +190,17 @@ class Inline(Keeping):
         if self._stats is not None:
             seconds = self._clock.monotonic() - began
             self._stats.add(len(batch.values), len(after.values) if self._emits else 0, outcome.dead, seconds)
+            if self._ends:
+                self._stats.took(seconds)
         self._keep(outcome)
         self._go_on()
 
     def _go_on(self) -> None:
         self._hand_on_kept()
+
+    def _held(self) -> tuple[str, int]:
+        name = "" if self._stats is None else self._stats.name
+        return name, 0 if self._kept is None else self._kept.count
 
     def _calls(self) -> Iterator[Call]:
         at_work = self._at_work

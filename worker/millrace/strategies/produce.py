@@ -35,11 +35,20 @@ class _Writer(Link):
         super().__init__(next_)
         self._sink, self._stage, self._stats, self._clock = sink, stage, stats, clock
         self._writing: Writing | None = None
+        self._since_taken = 0.0  # when the batch being written came
         self._pending: StageFailed | None = None  # to be raised when what is before it has been handed on
         self._whole = False  # the batch being written can't be cut: an earlier stage has written all of it
 
     def _start(self, batch: Batch, records: Sequence[Record], rows: Iterable[Row]) -> None:
+        now = self._since_taken = self._clock.monotonic()
+        if self._stats.refused_at >= 0:
+            self._stats.takes(now)
         self._writing = Writing(batch, records, rows)
+
+    def _refuse(self) -> None:
+        """What is written goes nowhere: the sink is full, or acknowledgements are waited for."""
+        self._stats.refuses(self._clock.monotonic())
+        raise MessageRejected
 
     def _write(self) -> Batch | None:
         """Go on writing. Returns the batch, or what is before a message that is too large, when it is written."""
@@ -103,7 +112,9 @@ class WriteInTransaction(_Writer):
     def submit(self, batch: Batch) -> None:
         if self._failed is not None:
             raise self._failed
-        if self._busy():
+        if self._writing is not None:
+            self._refuse()
+        if self._written is not None:
             raise MessageRejected
         batch, records, rows = self._rows(batch)
         if records:
@@ -131,6 +142,8 @@ class WriteInTransaction(_Writer):
     def _go_on(self) -> None:
         if self._writing is not None:
             self._written = self._write()
+            if self._written is not None:
+                self._stats.took(self._clock.monotonic() - self._since_taken)
         written, self._written = self._written, None
         if written is None:
             return
@@ -144,6 +157,10 @@ class WriteInTransaction(_Writer):
 
     def _busy(self) -> bool:
         return self._writing is not None or self._written is not None
+
+    def _held(self) -> tuple[str, int]:
+        writing = 0 if self._writing is None else self._writing.batch.count
+        return self._stats.name, writing + (0 if self._written is None else self._written.count)
 
 
 def produce_in_transaction(
@@ -189,7 +206,7 @@ class Produce(_Writer):
     ) -> None:
         super().__init__(next_, producer, stage, stats, clock)
         self._producer, self._topic, self._beside = producer, topic, beside
-        self._unacknowledged: deque[Batch] = deque()
+        self._unacknowledged: deque[tuple[Batch, float]] = deque()  # with the time at which each came
         self._acknowledged: deque[Batch] = deque()
         self._since = 0.0  # when the first of the unacknowledged was written
         self._leaving: set[int] = set()
@@ -197,8 +214,10 @@ class Produce(_Writer):
     def submit(self, batch: Batch) -> None:
         if self._failed is not None:
             raise self._failed
-        if self._writing is not None or self._acknowledged or self._pending is not None or self._settling():
+        if self._acknowledged or self._pending is not None:
             raise MessageRejected
+        if self._writing is not None or self._settling():
+            self._refuse()
         self._start(batch, batch.records, output_rows(self._topic, batch, beside=self._beside))
         self._go_on()
 
@@ -212,10 +231,10 @@ class Produce(_Writer):
 
     def abandon(self, partitions: Set[int]) -> None:
         self._leaving -= partitions
-        for waiting in (self._unacknowledged, self._acknowledged):
-            kept = [batch for batch in waiting if batch.partition not in partitions]
-            waiting.clear()
-            waiting.extend(kept)
+        self._unacknowledged = deque(
+            one for one in self._unacknowledged if one[0].partition not in partitions
+        )
+        self._acknowledged = deque(one for one in self._acknowledged if one.partition not in partitions)
         super().abandon(partitions)
 
     def terminate(self) -> None:
@@ -230,16 +249,19 @@ class Produce(_Writer):
             return False
         if self._clock.monotonic() - self._since >= SETTLE_AFTER:
             return True
-        return bool(self._leaving) and any(batch.partition in self._leaving for batch in waiting)
+        return bool(self._leaving) and any(batch.partition in self._leaving for batch, _ in waiting)
 
     def _go_on(self) -> None:
         written = self._or_give_up(self._write)
         if written is not None:
             if not self._unacknowledged:
                 self._since = self._clock.monotonic()
-            self._unacknowledged.append(written)
+            self._unacknowledged.append((written, self._since_taken))
         if self._unacknowledged and self._producer.buffered() == 0:
-            self._acknowledged.extend(self._unacknowledged)
+            now = self._clock.monotonic()
+            for batch, came in self._unacknowledged:
+                self._stats.took(now - came)
+                self._acknowledged.append(batch)
             self._unacknowledged.clear()
         while self._acknowledged:
             batch = self._acknowledged.popleft()
@@ -260,3 +282,8 @@ class Produce(_Writer):
 
     def _busy(self) -> bool:
         return self._writing is not None or bool(self._unacknowledged or self._acknowledged)
+
+    def _held(self) -> tuple[str, int]:
+        held = sum(batch.count for batch, _ in self._unacknowledged)
+        held += sum(batch.count for batch in self._acknowledged)
+        return self._stats.name, held + (0 if self._writing is None else self._writing.batch.count)

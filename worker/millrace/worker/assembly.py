@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
@@ -67,7 +68,7 @@ def assembled(settings: Settings, clock: Clock, pulse: Pulse) -> Iterator[Replic
             bounds=read_bounds(settings.until) if settings.until is not None else None,
             outputs=transactional(pipeline),
         )
-        pulse.fill_from(_Filler(pipeline, replica, chains.stats))
+        pulse.fill_from(_Filler(pipeline, replica, chains))
         watcher = Watcher(chains.calls, pulse.stuck, clock, settings.stuck_after)
         watcher.start()
         stack.callback(watcher.close)
@@ -101,6 +102,13 @@ class Chains:
         """Of the newest chain; an earlier one was terminated. Safe on any thread."""
         return () if self._chain is None else self._chain.calls()
 
+    def in_flight(self) -> Mapping[str, int]:
+        """Source messages in each stage. On the engine's thread."""
+        found = Counter[str]()
+        for name, count in () if self._chain is None else self._chain.in_flight():
+            found[name] += count
+        return found
+
     def close(self) -> None:
         if self._producer is not None:
             self._producer.close()
@@ -110,15 +118,30 @@ class Chains:
 class _Filler:
     """Fills a worker's status from its replica and the figures of its stages."""
 
-    def __init__(self, pipeline: ConsumerPipeline, replica: Replica, stats: Mapping[str, StageStats]) -> None:
-        self._replica, self._stats = replica, stats
+    def __init__(self, pipeline: ConsumerPipeline, replica: Replica, chains: _Chains) -> None:
+        self._replica, self._chains = replica, chains
         self._kinds = {DECODE_STAGE: "decode"} | {stage.name: stage.kind for stage in pipeline.spec.stages}
 
     def __call__(self, status: WorkerStatus) -> WorkerStatus:
         seen = self._replica.snapshot()
+        in_flight = self._chains.in_flight()
         stages = tuple(
-            StageStatus(name, self._kinds.get(name, ""), s.received, s.emitted, s.dead, s.seconds, s.late)
-            for name, s in self._stats.items()
+            StageStatus(
+                name,
+                self._kinds.get(name, ""),
+                s.received,
+                s.emitted,
+                s.dead,
+                s.seconds,
+                s.late,
+                s.batches,
+                s.rejected,
+                round(s.held_back, 3),
+                in_flight.get(name, 0),
+                tuple(s.latencies),
+                s.latency,
+            )
+            for name, s in self._chains.stats.items()
         )
         state = STARTING
         if seen.state is State.RUNNING:

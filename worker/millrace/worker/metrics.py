@@ -7,12 +7,19 @@ in whichever process holds it. Names say their unit; `partition` is the source's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from millrace.engine.stats import LATENCIES
 from millrace.worker.status import StageStatus, StuckStage, WorkerStatus
 
 
@@ -38,6 +45,17 @@ _PER_STAGE: tuple[tuple[str, str, Callable[[StageStatus], float]], ...] = (
         lambda s: s.late,
     ),
     ("millrace_stage_busy_seconds", "Time spent in a stage's own work.", lambda s: s.seconds),
+    ("millrace_stage_batches", "Batches a stage was given.", lambda s: s.batches),
+    (
+        "millrace_stage_rejections",
+        "Times that a stage began to refuse batches: its pool or the producer's buffer was full.",
+        lambda s: s.rejected,
+    ),
+    (
+        "millrace_stage_back_pressure_seconds",
+        "Time for which a stage refused batches, and held back all before it.",
+        lambda s: s.held_back,
+    ),
 )
 
 _OF_STUCK: tuple[tuple[str, str, Callable[[StuckStage], float]], ...] = (
@@ -93,6 +111,24 @@ class _Snapshot(Collector):
             for stage in status.stages:
                 family.add_metric([stage.name], value(stage))
             yield family
+        in_flight = GaugeMetricFamily(
+            "millrace_stage_in_flight_messages",
+            "Source messages that a stage has and has not handed on.",
+            labels=["stage"],
+        )
+        latency = HistogramMetricFamily(
+            "millrace_stage_latency_seconds",
+            "From a batch's coming to a stage to its results, waits included.",
+            labels=["stage"],
+        )
+        for stage in status.stages:
+            in_flight.add_metric([stage.name], stage.in_flight)
+            if stage.latencies:
+                bounds = [*map(str, LATENCIES), "+Inf"]
+                buckets = list(zip(bounds, accumulate(stage.latencies), strict=True))
+                latency.add_metric([stage.name], buckets, stage.latency)
+        yield in_flight
+        yield latency
         stuck = {one.stage: one for one in status.stuck}
         for name, text, told in _OF_STUCK:
             gauge = GaugeMetricFamily(name, text, labels=["stage"])

@@ -30,6 +30,12 @@ class StageStatus(msgspec.Struct, frozen=True, rename="camel"):
         kind: as in the manifest; `decode` for the source's format, "" for the writing of dead letters.
         seconds: time spent in the stage's own work.
         late: rows that a collect stage left out as late.
+        rejected: how often it has begun to refuse batches because its pool or the producer's buffer was full.
+        held_back: seconds for which it did.
+        in_flight: source messages that it has, and has not handed on, now.
+        latencies: batches by the seconds from their coming to their results, in the classes of engine.stats.LATENCIES; not
+            added up, and empty where they are of no interest.
+        latency: sum of these seconds.
     """
 
     name: str
@@ -39,6 +45,12 @@ class StageStatus(msgspec.Struct, frozen=True, rename="camel"):
     dead: int = 0
     seconds: float = 0.0
     late: int = 0
+    batches: int = 0
+    rejected: int = 0
+    held_back: float = 0.0
+    in_flight: int = 0
+    latencies: tuple[int, ...] = ()
+    latency: float = 0.0
 
 
 class StuckStage(msgspec.Struct, frozen=True, rename="camel"):

@@ -251,7 +251,7 @@ def _stage(stage: StageSnapshot, figure: Callable[[float], str]) -> tuple[Text, 
 
 
 def _totals(run: RunSnapshot) -> Text:
-    restarts = sum(worker.restarts for worker in run.workers)
+    restarts, held = sum(worker.restarts for worker in run.workers), run.held_back_by
     text = Text.assemble(
         "\n",
         ("lag ", "dim"), (count(run.lag), "bold"),
@@ -259,6 +259,7 @@ def _totals(run: RunSnapshot) -> Text:
         ("   dead letters ", "dim"), (count(run.dead), "bold yellow" if run.dead else "bold"),
         *([(" (repeats counted)", "dim")] if run.dead and restarts else []),
         *([("   late ", "dim"), (count(run.late), "bold yellow")] if run.late else []),
+        *([("   held back by ", "dim"), (f"{held.name} {percent(held.held_back)}", "bold yellow")] if held else []),
         *([("   restarts ", "dim"), (str(restarts), "bold yellow")] if restarts else []),
     )  # fmt: skip
     text.no_wrap, text.overflow = True, "ellipsis"

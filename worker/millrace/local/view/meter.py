@@ -39,6 +39,7 @@ class Meter:
         self._gone: dict[str, StageStatus] = {}  # what workers counted that are no more
         self._gone_messages = 0
         self._rates: dict[str, Rate] = {}
+        self._held: dict[str, Rate] = {}
         self._rate = Rate()
         self.rate = 0.0
         self.messages = 0
@@ -64,8 +65,24 @@ class Meter:
 
     def _stage(self, now: float, total: StageStatus) -> StageSnapshot:
         rate = self._rates.setdefault(total.name, Rate()).add(now, total.received)
+        held = self._held.setdefault(total.name, Rate()).add(now, total.held_back) / max(1, len(self._last))
+        in_flight = sum(
+            stage.in_flight
+            for status in self._last.values()
+            for stage in status.stages
+            if stage.name == total.name
+        )
         return StageSnapshot(
-            total.name, total.kind, rate, total.received, total.emitted, total.dead, total.seconds, total.late
+            total.name,
+            total.kind,
+            rate,
+            total.received,
+            total.emitted,
+            total.dead,
+            total.seconds,
+            total.late,
+            round(min(1.0, held), 3),
+            in_flight,
         )
 
 
@@ -80,4 +97,7 @@ def _sum(one: StageStatus | None, other: StageStatus) -> StageStatus:
         one.dead + other.dead,
         one.seconds + other.seconds,
         one.late + other.late,
+        one.batches + other.batches,
+        one.rejected + other.rejected,
+        one.held_back + other.held_back,
     )

@@ -59,6 +59,9 @@ def line(run: RunSnapshot) -> str:
         parts += [f"{count(run.rate)} messages/s", f"lag {count(run.lag)}", f"dead letters {count(run.dead)}"]
     if run.workers:
         parts.append(f"workers {well}/{run.replicas}")
+    held_back = run.held_back_by
+    if held_back is not None:
+        parts.append(f"held back by {held_back.name} {percent(held_back.held_back)}")
     if run.late:
         parts.append(f"late {count(run.late)}")
     if run.collector is not None:

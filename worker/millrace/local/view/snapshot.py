@@ -76,8 +76,17 @@ class CollectorSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     ui: str = ""
 
 
+HELD_BACK = 0.1  # share of the time from which on it is told
+
+
 class StageSnapshot(msgspec.Struct, frozen=True, rename="camel"):
-    """A stage over all workers since the run began. `rate`: messages received per second, lately."""
+    """A stage over all workers since the run began.
+
+    Attributes:
+        rate: messages received per second, lately.
+        held_back: share of the time, lately, for which it took no more and held back all before it; 1: always, everywhere.
+        in_flight: source messages that it has and has not handed on.
+    """
 
     name: str
     kind: str
@@ -87,6 +96,8 @@ class StageSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     dead: int = 0
     seconds: float = 0.0
     late: int = 0
+    held_back: float = 0.0
+    in_flight: int = 0
 
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
@@ -142,6 +153,12 @@ class RunSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def dead(self) -> int:
         return sum(stage.dead for stage in self.stages)
+
+    @property
+    def held_back_by(self) -> StageSnapshot | None:
+        """The stage that holds back the others, if one does for a good part of the time."""
+        slowest = max(self.stages, key=lambda stage: stage.held_back, default=None)
+        return slowest if slowest is not None and slowest.held_back >= HELD_BACK else None
 
     @property
     def fraction(self) -> float | None:

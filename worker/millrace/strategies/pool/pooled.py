@@ -66,8 +66,13 @@ class Pooled(Keeping):
         if self._jobs and (
             self._units >= self._window or self._messages >= MOST_MESSAGES or self._bytes >= MOST_BYTES
         ):
+            if self._kept is None:
+                self._stats.refuses(self._clock.monotonic())
             raise MessageRejected
-        job = Job(batch, self._clock.monotonic(), whole=self._whole)
+        now = self._clock.monotonic()
+        if self._stats.refused_at >= 0:
+            self._stats.takes(now)
+        job = Job(batch, now, whole=self._whole)
         self._jobs.setdefault(batch.partition, deque()).append(job)
         self._units += max(1, job.units)
         self._messages += batch.count
@@ -102,6 +107,9 @@ class Pooled(Keeping):
             for partition in list(self._jobs):
                 if not self._hand_on_of(partition):
                     return
+
+    def _held(self) -> tuple[str, int]:
+        return self._stats.name, self._messages + (0 if self._kept is None else self._kept.count)
 
     def _calls(self) -> Iterable[Call]:
         return self._crew.calls(self._stats.name)
@@ -149,6 +157,7 @@ class Pooled(Keeping):
 
     def _finish(self, job: Job, now: float) -> None:
         """All of it is handed on, or about to be."""
+        self._stats.took(now - job.taken)
         jobs = self._jobs[job.batch.partition]
         jobs.remove(job)
         if not jobs:

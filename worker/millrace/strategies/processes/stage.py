@@ -101,10 +101,15 @@ class Processes(Keeping):
         if self._pending is not None:
             raise MessageRejected
         if self._tasks and (self._count >= (SLOTS + 1) * self._size or self._bytes >= MOST_BYTES):
+            if self._kept is None:
+                self._figures[0][0].refuses(self._clock.monotonic())
             raise MessageRejected
+        now, first = self._clock.monotonic(), self._figures[0][0]
+        if first.refused_at >= 0:
+            first.takes(now)
         queue = self._tasks.setdefault(batch.partition, deque())
         for part in pieces(batch, self._limit):
-            task = Task(part)
+            task = Task(part, now)
             if task.size:
                 self._waiting.append(task)
             else:
@@ -127,6 +132,10 @@ class Processes(Keeping):
         for member in members:
             member.close()
         super().terminate()
+
+    def _held(self) -> tuple[str, int]:
+        tasks = sum(task.batch.count for queue in list(self._tasks.values()) for task in queue)
+        return self._figures[0][0].name, tasks + (0 if self._kept is None else self._kept.count)
 
     def _calls(self) -> Iterator[Call]:
         for member in list(self._members):
@@ -208,6 +217,10 @@ class Processes(Keeping):
         outcome = outcome_of(task.batch, reply, self._shape.out)
         for (stats, emits), made in zip(self._figures, reply.figures, strict=True):
             stats.add(made.received, made.emitted if emits else 0, made.dead, made.seconds)
+        waited = self._clock.monotonic() - task.taken - sum(made.seconds for made in reply.figures)
+        for (stats, _), made in zip(self._figures, reply.figures, strict=True):
+            stats.took(made.seconds + max(0.0, waited))
+            waited = 0.0  # the way there and back, and the queue before it, are the first stage's
         if task.failure is not None and outcome.failure is None:
             outcome = Outcome(outcome.batch, task.failure, outcome.dead)
         task.outcome = outcome

@@ -18,11 +18,13 @@ class Task:
     kills: processes that died of it, or of the task that it is a part of.
     suspect: it is part of a task that has killed twice: its processes get nothing else to do meanwhile.
     failure: of a message after all of the batch, which could not be sent.
+    taken: when it came, s on the monotonic clock.
     outcome: what is to be handed on, when it is there.
     dropped: nobody asks for it any more.
     """
 
     batch: Batch
+    taken: float
     kills: int = 0
     suspect: bool = False
     outcome: Outcome | None = None
@@ -44,7 +46,7 @@ class Task:
 
     def halves(self) -> tuple[Task, Task]:
         first, second = cut(self.batch, max(1, self.size // 2))
-        return Task(first, self.kills, True), Task(second, self.kills, True)
+        return Task(first, self.taken, self.kills, True), Task(second, self.taken, self.kills, True)
 
 
 def pieces(batch: Batch, most: int) -> Iterator[Batch]:
