@@ -60,7 +60,7 @@ def test_a_manifest_in_the_documents_loads(body: str) -> None:
 
 @pytest.mark.parametrize("body", list(snippets("python")))
 def test_python_in_the_documents_runs(body: str, tmp_path: Path) -> None:
-    for name in ("pyspark", "duckdb"):
+    for name in ("pyspark", "duckdb", "opentelemetry"):
         if f"import {name}" in body or f"from {name}" in body:
             _need(name)
     if 'results"' in body:

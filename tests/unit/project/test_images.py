@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[3]
 DOCKERFILES = sorted((ROOT / "images").glob("*.Dockerfile"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = {"worker": [], "operator": ["operator"], "spark": ["spark"]}
+EXTRAS = {"worker": ["otel"], "operator": ["operator"], "spark": ["spark"]}
 IN_IMAGES = {"python_version": "3.11", "python_full_version": "3.11.9", "sys_platform": "linux"}
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+)(?: ; (.*?))? \\$", re.MULTILINE)
 

@@ -19,6 +19,7 @@ from millrace.connectivity.ports import Producer
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
+from millrace.engine.tracing import Tracer
 from millrace.strategies import (
     DEAD_LETTER_STAGE,
     DECODE_STAGE,
@@ -54,6 +55,7 @@ def build(
     on_complete: OnComplete,
     stats: Mapping[str, StageStats],
     clock: Clock,
+    tracer: Tracer | None = None,
 ) -> Strategy:
     """The pipeline's chain: decode, its stages, limits on dead letters, produce, collect, dead letters, commit.
 
@@ -61,6 +63,7 @@ def build(
         producer: for a `produce` stage with delivery AtLeastOnce; not looked at otherwise.
         on_complete: told of each range of offsets that is done: OffsetTracker.complete.
         stats: as `stage_stats` makes them.
+        tracer: makes spans of what functions do; None: no traces are wanted, and rows of a channel carry no context.
 
     Raises ManifestError if `message.max.bytes` in kafka.properties is not a number.
     """
@@ -84,7 +87,16 @@ def build(
             )
             outbox.marks = Marker(outbox, channel, progress, clock)
             chain = collect_rows(
-                chain, outbox, channel, progress, lateness, name, figures, clock, beside=beside
+                chain,
+                outbox,
+                channel,
+                progress,
+                lateness,
+                name,
+                figures,
+                clock,
+                beside=beside,
+                contexts=tracer is not None,
             )
         elif last.produce is None:
             raise ValueError(f"stage {name} of kind {last.kind} writes nothing")
@@ -113,17 +125,21 @@ def build(
             chain = own(chain, clock)
         elif run[0].gathering is not None:
             name, letters = run[0].name, dead_letter is not None
-            chain = gather(chain, run[0], functions, room, stats[name], clock, dead_letters=letters)
+            chain = gather(
+                chain, run[0], functions, room, stats[name], clock, dead_letters=letters, tracer=tracer
+            )
         elif in_processes(run):
             is_last = run is runs[-1]
             part = Part(tuple(stage.name for stage in run), run is runs[0], is_last and not writers)
             if is_last and form is not None:
                 part = replace(part, form=form.name)
-            chain = process_stage(chain, part, pipeline, functions, stats, clock)
+            chain = process_stage(chain, part, pipeline, functions, stats, clock, traced=tracer is not None)
         else:
             (stage,) = run
             judge = judge_of(stage, pipeline)
-            chain = function_stage(chain, stage, functions[stage.name], judge, stats[stage.name], clock)
+            chain = function_stage(
+                chain, stage, functions[stage.name], judge, stats[stage.name], clock, tracer
+            )
     if runs and in_processes(runs[0]):
         return chain  # they decode too
     return Inline(chain, decode_of(pipeline), stats[DECODE_STAGE], clock)

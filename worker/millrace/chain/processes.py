@@ -7,6 +7,7 @@ the parent passes on is bytes then, both ways.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -25,6 +26,8 @@ from millrace.strategies.processes import Launch, Processes, Values
 from millrace.strategies.processes.again import Again
 from millrace.strategies.processes.stage import Shape
 from millrace.strategies.processes.wire import Works
+from millrace.strategies.traced import TracedWork
+from millrace.tracing.setup import start
 from millrace_api import ConsumerPipeline, Stage, parse
 
 ENTRY = "millrace.chain.processes:works_of"
@@ -51,6 +54,7 @@ class Order(msgspec.Struct):
     manifest: str
     code_dir: str | None
     part: Part
+    traced: bool = False
 
 
 def runs_of(stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:
@@ -78,12 +82,16 @@ def process_stage(
     functions: Functions,
     stats: Mapping[str, StageStats],
     clock: Clock,
+    *,
+    traced: bool = False,
 ) -> Processes:
-    """The strategy of stages that share processes, which are started now."""
+    """The strategy of stages that share processes, which are started now. traced: they make spans of what they do, for which
+    they need the messages' headers.
+    """
     by_name = {stage.name: stage for stage in pipeline.spec.stages}
     stages = [by_name[name] for name in part.names]
     code_dir = None if functions.code_dir is None else str(functions.code_dir)
-    order = Order(pipeline.model_dump_json(exclude_none=True), code_dir, part)
+    order = Order(pipeline.model_dump_json(exclude_none=True), code_dir, part, traced)
     out = Values.NOTHING if part.ends else Values.OBJECTS
     figures = [(stats[DECODE_STAGE], True)] if part.decodes else []
     figures += [(stats[name], True) for name in part.names]
@@ -97,7 +105,7 @@ def process_stage(
         Values.BYTES if part.decodes else Values.OBJECTS,
         out,
         keys=bool(part.form),
-        rest=any(functions[name].wants_message for name in part.names),
+        rest=traced or any(functions[name].wants_message for name in part.names),
         ordered=first.ordering == "Partition",
         alone=first.ordering == "Key",
     )
@@ -120,6 +128,7 @@ def works_of(payload: bytes, pulse: Callable[[], None]) -> Works:
     pipeline = parse(json.loads(order.manifest))
     part = order.part
     functions = load(pipeline, None if order.code_dir is None else Path(order.code_dir), only=set(part.names))
+    tracing = start(os.environ, pipeline, f"{os.getpid()}") if order.traced else None
     by_name = {stage.name: stage for stage in pipeline.spec.stages}
     made: list[tuple[str, Work]] = [(DECODE_STAGE, works.decode_of(pipeline))] if part.decodes else []
     for name in part.names:
@@ -132,11 +141,12 @@ def works_of(payload: bytes, pulse: Callable[[], None]) -> Works:
             accept = (lambda result: result) if declared.vectorized else work.accept
             again = Again(function.call, accept, retry_of(declared, function), timeout, pulse)
             work = works.function_work(stage, replace(function, call=again), judge)
-        made.append((name, work))
+        made.append((name, work if tracing is None else TracedWork(work, tracing.tracer, name)))
     out = Values.NOTHING if part.ends else Values.OBJECTS
     if part.form:
         writer = by_name[part.form]
         out = Values.ROWS if writer.collect is not None else Values.BYTES
         made.append((part.form, works.form_of(writer, pipeline, functions, beside=False)))
     judge = works.judge_of(by_name[part.names[-1]], pipeline)
-    return Works(made, judge, Values.BYTES if part.decodes else Values.OBJECTS, out)
+    into = Values.BYTES if part.decodes else Values.OBJECTS
+    return Works(made, judge, into, out, *([] if tracing is None else [tracing.close]))

@@ -8,9 +8,11 @@ from millrace.chain import works
 from millrace.clock import Clock
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
+from millrace.engine.tracing import Tracer
 from millrace.strategies import Function, Inline, Judge, Retry
 from millrace.strategies.functions import FunctionWork
 from millrace.strategies.pool import Crew, OnTheSpot, Pooled, Schedule, Sequence, Tasks, Threads
+from millrace.strategies.traced import TracedWork
 from millrace_api import Stage
 from millrace_api.stages import FunctionStage
 
@@ -20,7 +22,13 @@ _ON_THE_SPOT: Final = (
 
 
 def function_stage(
-    next_: Strategy, stage: Stage, function: Function, judge: Judge, stats: StageStats, clock: Clock
+    next_: Strategy,
+    stage: Stage,
+    function: Function,
+    judge: Judge,
+    stats: StageStats,
+    clock: Clock,
+    tracer: Tracer | None = None,
 ) -> Strategy:
     """The strategy of a map, filter or flatMap stage. One that has a pool has its threads from now on, until it is
     terminated.
@@ -28,11 +36,21 @@ def function_stage(
     declared = works.declared(stage)
     work = works.function_work(stage, function, judge)
     if declared.pool is None and declared.retry is None:
-        return Inline(next_, work, stats, clock)
+        return Inline(next_, work if tracer is None else TracedWork(work, tracer, stage.name), stats, clock)
     schedule = Schedule(_sequence(declared), retry_of(declared, function), judge.judge, clock)
     crew = _crew(schedule, work, declared, stage.name, clock)
     size = _ON_THE_SPOT if declared.pool is None else declared.pool.size
-    return Pooled(next_, work, schedule, crew, size, stats, clock, ordered=declared.ordering == "Partition")
+    return Pooled(
+        next_,
+        work,
+        schedule,
+        crew,
+        size,
+        stats,
+        clock,
+        ordered=declared.ordering == "Partition",
+        tracer=tracer,
+    )
 
 
 def retry_of(declared: FunctionStage, function: Function) -> Retry:

@@ -17,10 +17,16 @@ class Several:
             the members' effects would count without their offsets, or the other way round.
     """
 
-    __slots__ = ("_key", "_timestamp", "end", "members")
+    __slots__ = ("_headers", "_key", "_timestamp", "end", "members")
 
-    def __init__(self, members: Sequence[Record], end: int, key: bytes | None = None) -> None:
-        self.members, self.end, self._key = members, end, key
+    def __init__(
+        self,
+        members: Sequence[Record],
+        end: int,
+        key: bytes | None = None,
+        headers: list[tuple[str, bytes | None]] | None = None,
+    ) -> None:
+        self.members, self.end, self._key, self._headers = members, end, key, headers
         self._timestamp: tuple[int, int] | None = None
 
     def topic(self) -> str:
@@ -42,8 +48,8 @@ class Several:
         return None
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """None."""
-        return None
+        """The context of its making, if traces are made; no others."""
+        return self._headers
 
     def timestamp(self) -> tuple[int, int]:
         """The latest of its messages'."""

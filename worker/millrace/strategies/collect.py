@@ -22,6 +22,7 @@ from millrace.engine.batch import Batch, DeadLetter
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
+from millrace.engine.tracing import context_headers
 from millrace.message import Invalid
 from millrace.ownership.provenance import origin_headers
 from millrace.strategies.each import Outcome, as_they_are, attempt, conclude
@@ -70,13 +71,15 @@ def collect_rows(
     clock: Clock,
     *,
     beside: bool = False,
+    contexts: bool = False,
 ) -> WriteInTransaction:
     """The stage that writes what `Check` has made to the channel `topic`, but for late rows. It is the only one that
     can tell them: it gets the rows in the order of the source, and what it has taken is complete with the next commit,
     or forgotten. So their dead letters are made after the limits on dead letters, and don't count there: the messages
     are sound, and nothing can be mended by stopping at them. A produce stage before this one has passed them on.
+    contexts: rows carry the contexts of their messages (traces).
     """
-    rows = _Rows(outbox, topic, progress, lateness, stage, stats, clock, beside)
+    rows = _Rows(outbox, topic, progress, lateness, stage, stats, clock, beside, contexts)
     return WriteInTransaction(next_, outbox, rows, stage, stats, clock, forget=progress.forget)
 
 
@@ -90,6 +93,7 @@ class _Rows:
     stats: StageStats
     clock: Clock
     beside: bool
+    contexts: bool
 
     def __call__(self, batch: Batch) -> tuple[Batch, Sequence[Record], Iterable[Row]]:
         """The batch without late rows, and what is to be written of it."""
@@ -102,6 +106,8 @@ class _Rows:
         ruling = rule(progress.latest(batch.partition), times, self.lateness, map(_offset, records))
         progress.ruled(batch.partition, batch.start, batch.end, records, times, ruling, now)
         written = _records(self.topic, self.outbox.writer, batch.partition, records, rows)
+        if self.contexts:
+            written = map(_with_context, written, records)
         if ruling.out is not None:
             counting = list(map(not_, ruling.out))
             written = compress(written, counting)
@@ -147,3 +153,8 @@ def _records(
         known, milliseconds = record.timestamp()
         headers = row_headers(time, origin)
         yield topic, value, record.key(), headers, partition, milliseconds if known else 0
+
+
+def _with_context(row: Row, record: Record) -> Row:
+    topic, value, key, headers, partition, timestamp = row
+    return topic, value, key, [*(headers or ()), *context_headers(record.headers())], partition, timestamp

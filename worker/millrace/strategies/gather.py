@@ -18,8 +18,10 @@ from threading import get_ident
 from millrace.clock import Clock
 from millrace.engine.batch import Batch
 from millrace.engine.calls import Call
+from millrace.engine.several import members_of
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
+from millrace.engine.tracing import Tracer
 from millrace.errors import MessageFailure
 from millrace.strategies.hold import Contents, Fill, Hold, Room, pieces
 from millrace.strategies.link import AtWork, Link, Work, calls_at
@@ -31,6 +33,7 @@ class Gather(Link):
     Args:
         contents: makes what a hold begins with.
         finish: what to do with a batch of values made; the stage's, like `contents`.
+        tracer: asked for the context of what is made; None: it has none.
     """
 
     def __init__(
@@ -43,10 +46,11 @@ class Gather(Link):
         clock: Clock,
         *,
         finish: Work | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         super().__init__(next_)
         self._fill, self._contents, self._room, self._finish = fill, contents, room, finish
-        self._stats, self._clock = stats, clock
+        self._stats, self._clock, self._tracer = stats, clock, tracer
         self._holds: dict[int, Hold] = {}  # by partition
         self._ready: deque[tuple[Batch, MessageFailure | None]] = deque()  # closed, not taken by the next
         self._leaving: set[int] = set()
@@ -100,11 +104,13 @@ class Gather(Link):
                 if taken.spoilt:
                     end = hold.contents.records[0].offset()
                 elif hold.contents.records:
-                    hold.finish_unit(end)
+                    self._finish_unit(hold, end)
                 self._emit(hold, end, taken.failure)
                 return
             if full and hold.contents.records:
-                hold.finish_unit(batch.records[after].offset() if after < len(batch.records) else batch.end)
+                self._finish_unit(
+                    hold, batch.records[after].offset() if after < len(batch.records) else batch.end
+                )
             if full:
                 hold.contents, hold.values, hold.bytes = self._contents(), 0, 0
         if not hold.contents.records:
@@ -124,8 +130,14 @@ class Gather(Link):
 
     def _close(self, hold: Hold) -> None:
         del self._holds[hold.partition]
-        hold.finish_unit(hold.end)
+        self._finish_unit(hold, hold.end)
         self._emit(hold, hold.end)
+
+    def _finish_unit(self, hold: Hold, end: int) -> None:
+        headers, records = None, hold.contents.records
+        if self._tracer is not None and records:
+            headers = self._tracer.join(self._stats.name, hold.partition, members_of(records))
+        hold.finish_unit(end, headers)
 
     def _give_up(self) -> None:
         for hold in self._holds.values():

@@ -137,10 +137,10 @@ class Hold:
         self.size += size
         return size
 
-    def finish_unit(self, end: int) -> None:
+    def finish_unit(self, end: int, headers: list[tuple[str, bytes | None]] | None = None) -> None:
         """What is in `contents` is complete, and answers for the messages up to `end`."""
         members = members_of(self.contents.records)
-        self.units.extend((Several(members, end, key), value) for key, value in self.contents.made())
+        self.units.extend((Several(members, end, key, headers), value) for key, value in self.contents.made())
 
     def cut(self, end: int) -> tuple[Batch, Hold]:
         """The batch that answers for what is below `end`, with the closed units; and the rest."""

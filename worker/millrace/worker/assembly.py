@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,9 @@ from millrace.engine.session import OnComplete
 from millrace.engine.settings import ReplicaSettings
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
+from millrace.engine.tracing import Tracer
 from millrace.strategies import DECODE_STAGE
+from millrace.tracing.setup import start
 from millrace.worker import logs
 from millrace.worker.bounds import read_bounds
 from millrace.worker.cluster import connect
@@ -53,7 +56,12 @@ def assembled(settings: Settings, clock: Clock, pulse: Pulse) -> Iterator[Replic
             secrets=settings.secrets,
             client_id=f"{pipeline.group_id}-{settings.index}",
         )
-        chains = Chains(pipeline, functions, cluster, clock)
+        tracing = start(os.environ, pipeline, str(settings.index))
+        if tracing is not None:
+            stack.callback(tracing.close)
+            log.info("traces are made")
+        tracer = None if tracing is None else tracing.tracer
+        chains = Chains(pipeline, functions, cluster, clock, tracer)
         stack.callback(chains.close)
         replica = Replica(
             cluster,
@@ -81,8 +89,14 @@ class Chains:
     """
 
     def __init__(
-        self, pipeline: ConsumerPipeline, functions: Functions, cluster: Cluster, clock: Clock
+        self,
+        pipeline: ConsumerPipeline,
+        functions: Functions,
+        cluster: Cluster,
+        clock: Clock,
+        tracer: Tracer | None = None,
     ) -> None:
+        self._tracer = tracer
         self._pipeline, self._functions, self._cluster, self._clock = pipeline, functions, cluster, clock
         self._producer: Producer | None = None
         self._chain: Strategy | None = None
@@ -94,7 +108,14 @@ class Chains:
         if spec.delivery == "AtLeastOnce" and any(stage.produce for stage in spec.stages):
             self._producer = self._cluster.producer()
         self._chain = build(
-            self._pipeline, self._functions, outbox, self._producer, on_complete, self.stats, self._clock
+            self._pipeline,
+            self._functions,
+            outbox,
+            self._producer,
+            on_complete,
+            self.stats,
+            self._clock,
+            self._tracer,
         )
         return self._chain
 
@@ -118,7 +139,7 @@ class Chains:
 class _Filler:
     """Fills a worker's status from its replica and the figures of its stages."""
 
-    def __init__(self, pipeline: ConsumerPipeline, replica: Replica, chains: _Chains) -> None:
+    def __init__(self, pipeline: ConsumerPipeline, replica: Replica, chains: Chains) -> None:
         self._replica, self._chains = replica, chains
         self._kinds = {DECODE_STAGE: "decode"} | {stage.name: stage.kind for stage in pipeline.spec.stages}
 

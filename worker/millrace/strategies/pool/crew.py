@@ -14,6 +14,7 @@ from typing import Protocol
 
 from millrace.clock import Clock
 from millrace.engine.calls import Call
+from millrace.engine.tracing import Span
 from millrace.strategies.each import Raised, called, exited
 from millrace.strategies.functions import FunctionWork
 from millrace.strategies.judge import Stuck
@@ -144,6 +145,18 @@ async def await_unit(work: FunctionWork, unit: Unit) -> object:
         return Raised(exited(raised))
     except Exception as raised:  # noqa: BLE001 - whatever user code raises is judged, not handled
         return Raised(raised)
+
+
+def call_within(span: Span, work: FunctionWork, unit: Unit) -> object:
+    """The same as `call_unit`, within a span."""
+    with span.current():
+        return call_unit(work, unit)
+
+
+async def await_within(span: Span, work: FunctionWork, unit: Unit) -> object:
+    """The same as `await_unit`, within a span."""
+    with span.current():
+        return await await_unit(work, unit)
 
 
 async def _awaited(returned: object) -> object:

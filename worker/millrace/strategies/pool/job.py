@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from millrace.engine.batch import Batch
+from millrace.engine.tracing import Span
 
 
 class _Pending:
@@ -30,6 +31,8 @@ class Job:
         shut: no more of it is begun.
         failed: the first of its values known to have failed in a way that stops the stage.
         begun: when its first unit was begun, s; -1 before. ended: when the last was settled so far.
+        span: within which the function is called; None: no traces are wanted.
+        dead: letters that were made of it so far; counted for the span.
         attempts: of units that were called more than once, the number of the call under way.
     """
 
@@ -37,6 +40,7 @@ class Job:
         "attempts",
         "batch",
         "begun",
+        "dead",
         "ended",
         "failed",
         "first",
@@ -48,6 +52,7 @@ class Job:
         "scanned",
         "shut",
         "size",
+        "span",
         "taken",
         "units",
         "whole",
@@ -60,6 +65,8 @@ class Job:
         self.size = bytes_of(batch)
         self.results: list[object] = [PENDING] * count
         self.attempts: dict[int, int] = {}
+        self.span: Span | None = None
+        self.dead = 0
         self.next = self.running = 0
         self.shut = False
         self.failed: int | None = None

@@ -10,6 +10,7 @@ from millrace.engine.batch import Batch
 from millrace.engine.calls import Call
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
+from millrace.engine.tracing import Tracer
 from millrace.errors import MessageFailure, MillraceError
 from millrace.strategies.each import Outcome, gathered
 from millrace.strategies.functions import FunctionWork
@@ -36,6 +37,7 @@ class Pooled(Keeping):
     Args:
         ordered: parts leave in the order of their partition; else each that is done.
         size: units that can be under way at a time.
+        tracer: makes a span of each batch; None: no traces are wanted.
     """
 
     def __init__(
@@ -49,10 +51,11 @@ class Pooled(Keeping):
         clock: Clock,
         *,
         ordered: bool = True,
+        tracer: Tracer | None = None,
     ) -> None:
         super().__init__(next_)
         self._work, self._schedule, self._crew = work, schedule, crew
-        self._stats, self._clock, self._ordered = stats, clock, ordered
+        self._stats, self._clock, self._ordered, self._tracer = stats, clock, ordered, tracer
         self._whole = isinstance(work, Vectorized)
         self._jobs: dict[int, deque[Job]] = {}  # by partition, in the order in which they came
         self._least = self._window = 2 * size  # units
@@ -73,6 +76,8 @@ class Pooled(Keeping):
         if self._stats.refused_at >= 0:
             self._stats.takes(now)
         job = Job(batch, now, whole=self._whole)
+        if self._tracer is not None and batch.records:
+            job.span = self._tracer.begin(self._stats.name, batch.partition, batch.records)
         self._jobs.setdefault(batch.partition, deque()).append(job)
         self._units += max(1, job.units)
         self._messages += batch.count
@@ -141,6 +146,10 @@ class Pooled(Keeping):
         made = gathered(job.leave(low, high), part.records, self._work.judge.judge)
         outcome = self._work.conclude(part, made)
         self._account(job, part, outcome)
+        if job.span is not None:
+            job.dead += outcome.dead
+            if outcome.failure is not None or job.first == len(job.results):
+                job.span.end(job.dead, outcome.failure)
         self._keep(outcome)
         if outcome.failure is not None:
             # what was taken of other partitions is brought to its end
@@ -171,6 +180,8 @@ class Pooled(Keeping):
     def _forget(self, partition: int) -> None:
         for job in self._jobs.pop(partition, ()):
             self._schedule.shut(job)
+            if job.span is not None:
+                job.span.end(job.dead)
             self._let_go(job)
 
     def _forget_all(self) -> None:

@@ -12,7 +12,7 @@ from threading import get_ident
 from millrace.clock import Clock
 from millrace.engine.calls import Call, thread_stack
 from millrace.strategies.functions import FunctionWork
-from millrace.strategies.pool.crew import call_of, call_unit
+from millrace.strategies.pool.crew import call_of, call_unit, call_within
 from millrace.strategies.pool.schedule import Schedule, Unit
 
 STEP_SECONDS = 0.5  # of work in a poll, about: as the engine's own steps
@@ -49,6 +49,7 @@ class OnTheSpot:
             if unit is None:
                 return
             self._unit = unit
-            made = call_unit(self._work, unit)
+            span, work = unit.job.span, self._work
+            made = call_unit(work, unit) if span is None else call_within(span, work, unit)
             self._unit = None
             self._schedule.settle(unit, made)

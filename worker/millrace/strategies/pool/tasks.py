@@ -20,7 +20,7 @@ from millrace.errors import StageFailed
 from millrace.strategies.each import Raised
 from millrace.strategies.functions import FunctionWork
 from millrace.strategies.judge import Stuck
-from millrace.strategies.pool.crew import Place, Watched, await_unit, call_of
+from millrace.strategies.pool.crew import Place, Watched, await_unit, await_within, call_of
 from millrace.strategies.pool.schedule import Schedule, Unit
 
 JOIN_SECONDS = 1.0  # to wait for the loop in the end: it ends at once unless a function holds it
@@ -130,7 +130,9 @@ class Tasks(Watched):
                     place.since = self._clock.monotonic()
                     self._places.add(place)
                 place.unit = unit
-                if not schedule.settle(unit, await await_unit(work, unit)):
+                span = unit.job.span
+                call = await_unit(work, unit) if span is None else await_within(span, work, unit)
+                if not schedule.settle(unit, await call):
                     break  # it was given up, and another one has taken this place
         except asyncio.CancelledError:
             if (

@@ -9,7 +9,7 @@ from functools import partial
 from millrace.clock import Clock
 from millrace.engine.calls import Call, thread_stack
 from millrace.strategies.functions import FunctionWork
-from millrace.strategies.pool.crew import Place, Watched, call_of, call_unit
+from millrace.strategies.pool.crew import Place, Watched, call_of, call_unit, call_within
 from millrace.strategies.pool.schedule import Schedule
 
 
@@ -62,7 +62,9 @@ class Threads(Watched):
             if timed:
                 place.since = clock.monotonic()
             place.unit = unit
-            counts = schedule.settle(unit, call_unit(work, unit))
+            span = unit.job.span
+            made = call_unit(work, unit) if span is None else call_within(span, work, unit)
+            counts = schedule.settle(unit, made)
             place.unit = None
             if not counts:
                 return  # it was given up, and another one has taken this place

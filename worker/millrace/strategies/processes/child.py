@@ -118,6 +118,8 @@ def main(words: Sequence[str]) -> None:
             answer, content = DONE, encode_reply(handle(request, works, reporter))
             reporter.done()
         channel.sendall(struct.pack(HEAD, answer, slot, outbox.write(content)))
+    if works is not None:
+        works.close()
 
 
 def handle(request: Request, works: Works, reporter: progress.Reporter) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple, overload
 
@@ -39,12 +39,14 @@ class Works(NamedTuple):
         stages: the works in their order, each with the name of the stage whose figures it counts for.
         judge: of the last function: for results that can't be sent.
         into, out: how values come and go.
+    close: called in the end, if the process ends by itself.
     """
 
     stages: Sequence[tuple[str, Work]]
     judge: Judge
     into: Values
     out: Values
+    close: Callable[[], None] = lambda: None
 
 
 class Request(msgspec.Struct, array_like=True, gc=False):
