@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import gzip
 import http.server
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from numbers_pipeline import ROOT
+from millrace.local.broker.embedded import EmbeddedBroker
+from numbers_pipeline import ROOT, Numbers, millrace
 from optional_otel import require_opentelemetry
 
 require_opentelemetry()
@@ -148,3 +151,27 @@ def test_spans_arrive_as_the_standard_variables_say(tmp_path: Path, collector: C
         mine = {inner.parent_span_id for _, inner in collector.named("look-up")}  # type: ignore[attr-defined]
         assert {batch.span_id for _, batch in found} <= mine, "a function's own spans are within"  # type: ignore[attr-defined]
     assert len(collector.named("look-up")) == 10
+
+
+def test_a_run_has_its_variables_from_the_manifest(
+    tmp_path: Path, topic: str, kafka: EmbeddedBroker, collector: Collector
+) -> None:
+    numbers = Numbers(tmp_path, topic, bootstrap=kafka.bootstrap, partitions=2)
+    numbers.make_topic(kafka.bootstrap)
+    numbers.write().send(kafka.bootstrap, 300)
+    manifest = json.loads(numbers.manifest.read_text())
+    endpoint = f"http://127.0.0.1:{collector.server.server_port}"
+    manifest["spec"]["worker"] = {"env": [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": endpoint}]}
+    numbers.manifest.write_text(json.dumps(manifest))
+    words = ("--kafka", kafka.bootstrap, "--state", numbers.state, "--replicas", 1, "--until-end")
+    ended = millrace("run", numbers.manifest, *words)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    numbers.assert_exact(kafka.bootstrap)
+
+    spans = collector.named(f"kept {topic}")  # all are sent before a worker ends
+    counts = Counter[str]()
+    for _, span in spans:
+        found = {one.key: one.value for one in span.attributes}  # type: ignore[attr-defined]
+        partition = found["messaging.destination.partition.id"].string_value
+        counts[partition] += found["messaging.batch.message_count"].int_value
+    assert counts == {"0": 150, "1": 150}
