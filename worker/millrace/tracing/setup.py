@@ -59,9 +59,11 @@ def wanted(environment: Mapping[str, str]) -> bool:
 
 
 def start(environment: Mapping[str, str], pipeline: ConsumerPipeline, instance: str) -> Tracing | None:
-    """Tracing as these variables have it; None: not wanted, or not to be had, which is logged. instance: tells the process
-    from others of the pipeline. To be called when the
+    """Tracing as these variables have it; None: not wanted, or not to be had, which is logged. To be called when the
     functions' modules are set up: a provider that they have made is used, and left alone.
+
+    Args:
+        instance: tells the process from others of the pipeline.
     """
     if not wanted(environment):
         return None
