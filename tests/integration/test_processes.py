@@ -140,6 +140,19 @@ def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
 Make = Callable[..., Bench]
 
 
+def test_what_another_process_has_done_sooner_waits_for_its_turn(bench: Make, tmp_path: Path) -> None:
+    made = bench("zero_waits", size=2)
+    for number in (0, 1):
+        made.numbers(1, start=number)
+    second = made.strategy._tasks[0][1]
+    made.until(lambda: second.outcome is not None)
+    made.strategy.poll()
+    assert made.end.taken == []
+    (tmp_path / "go").touch()
+    made.settle()
+    assert made.values == [b"0", b"1"]
+
+
 def test_a_message_has_all_that_its_record_had(bench: Make) -> None:
     made = bench("message", rest=True)
     records = [
