@@ -21,7 +21,7 @@ from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
 from millrace.errors import FunctionError, StageFailed
 from millrace.strategies import Judge
-from millrace.strategies.processes import Launch, Processes, Shape, Values
+from millrace.strategies.processes import Launch, Processes, Shape, Values, stage
 from millrace.strategies.processes.block import SMALLEST, SPARE_AFTER, Block
 
 pytestmark = pytest.mark.integration
@@ -149,6 +149,22 @@ def test_what_another_process_has_done_sooner_waits_for_its_turn(bench: Make, tm
     made.strategy.poll()
     assert made.end.taken == []
     (tmp_path / "go").touch()
+    made.settle()
+    assert made.values == [b"0", b"1"]
+
+
+def test_processes_take_no_more_bytes_than_they_may(
+    bench: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "MOST_BYTES", 1)
+    made = bench("zero_waits", size=4)
+    made.numbers(1)
+    records = [FakeRecord(1, b"1")]
+    with pytest.raises(MessageRejected):
+        made.strategy.submit(Batch(0, 1, 2, records, records, records))
+    (tmp_path / "go").touch()
+    made.settle()
+    made.numbers(1, start=1)
     made.settle()
     assert made.values == [b"0", b"1"]
 
