@@ -198,6 +198,23 @@ def test_when_all_rest_they_come_to_the_furthest_of_all_and_then_nothing_more_is
     assert len(run.stage.broker.records(CHANNEL)) == written
 
 
+def test_what_comes_at_once_after_a_rest_of_all_is_late_nowhere() -> None:
+    """One partition is read to the end of many lateness's worth before the next one's rows are there."""
+    run = Run()
+    run.go_on(30, moving(run, 0, 1, 2, 3))
+    run.go_on(60)
+    times = range(30 * MINUTE, 30 * MINUTE + 20 * LATENESS.micros, LATENESS.micros // 4)
+    for partition in range(4):
+        for time in times:
+            run.event(partition, time)
+        run.go_on(2.5)
+    assert run.late() == {}
+    run.go_on(60)
+    assert run.late() == {}
+    assert len(run.collector.rows) == 4 * (30 + len(times))
+    assert run.collector.watermark == times[-1] - LATENESS.micros
+
+
 def test_a_group_without_any_record_marks_nothing_so_that_a_load_may_begin_anywhere() -> None:
     run = Run()
     run.go_on(60)

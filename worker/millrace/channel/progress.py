@@ -179,6 +179,11 @@ class Progress:
             largest = _larger(largest, time)
         return largest if smallest is None else smallest
 
+    def rests(self, held: Mapping[int, Standing]) -> bool:
+        """Whether no partition is being read. held: as `horizon` has it."""
+        notes = (note for partition, note in self._heard.items() if partition not in held)
+        return "reading" not in held.values() and all(note and note.standing != "reading" for note in notes)
+
     def _account(self, partition: int) -> _Account:
         return self._own.get(partition) or self._own.setdefault(partition, _Account())
 
