@@ -41,7 +41,6 @@ def measure(topics: Topics, given: argparse.Namespace) -> None:
     rounds = Rounds(
         topics,
         1 if given.check else given.rounds,
-        warm_up=not (given.check or QUICK),
         peers=given.peers,
         count_calls=given.check,
     )
@@ -74,7 +73,7 @@ def measure(topics: Topics, given: argparse.Namespace) -> None:
 def profile(topics: Topics, case: str) -> None:
     client = Client("ours", "ours", case, produces=case == "produce")
     kind = "json" if case == "json" else "bytes"
-    todo = Rounds(topics, 1, warm_up=False, peers=False).work(client, kind, SIZES[0], int(1_000_000 * SCALE))
+    todo = Rounds(topics, 1, peers=False).work(client, kind, SIZES[0], int(1_000_000 * SCALE))
     command = [
         sys.executable,
         "-m",

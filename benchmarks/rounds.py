@@ -72,8 +72,7 @@ class RunFailed(Exception):
 class Rounds:
     """
     Args:
-        rounds: that count.
-        warm_up: one more, before them.
+        rounds: of each case; none only warms up, for medians of five bear one that is slow.
         peers: whether those from PyPI take part.
         count_calls: check with each run that the function was called once per message.
 
@@ -83,10 +82,8 @@ class Rounds:
         versions: of the peers that took part.
     """
 
-    def __init__(
-        self, topics: Topics, rounds: int, *, warm_up: bool, peers: bool, count_calls: bool = False
-    ) -> None:
-        self._topics, self._rounds, self._warm_up = topics, rounds, warm_up
+    def __init__(self, topics: Topics, rounds: int, *, peers: bool, count_calls: bool = False) -> None:
+        self._topics, self._rounds = topics, rounds
         self._peers, self._count_calls = peers, count_calls
         self._pythons: dict[str, Path | None] = {}
         self._number = 0
@@ -105,12 +102,12 @@ class Rounds:
         once: bool = False,
     ) -> dict[str, Spent]:
         """All clients in turn over topics of `messages` values of this kind and size. A peer that can't take part is not
-        in the result. once: a single round, and no warming up.
+        in the result. once: a single round.
         """
         say(f"{title} ...")
         taking_part = [client for client in clients if self._python(client.program) is not None]
         runs: dict[str, list[Mapping[str, float]]] = {client.name: [] for client in taking_part}
-        for number in range(-int(self._warm_up and not once), 1 if once else self._rounds):
+        for number in range(1 if once else self._rounds):
             first = number % len(taking_part)
             for client in taking_part[first:] + taking_part[:first]:
                 if client.name not in runs:
@@ -123,10 +120,13 @@ class Rounds:
                     self._leave_out(f"{client.name}: {title}", str(failure))
                     del runs[client.name]
                     continue
-                if number >= 0:
-                    runs[client.name].append(spent)
-        self.raw[title] = {name: [round(_each(run, "cpu"), 3) for run in of] for name, of in runs.items()}
-        for name, values in self.raw[title].items():
+                runs[client.name].append(spent)
+        raw = self.raw[title] = {}
+        for name, of in runs.items():
+            raw[name] = [round(_each(run, "cpu"), 3) for run in of]
+            if any(run["cpu"] > run["own_cpu"] for run in of):
+                raw[f"{name}, without its processes"] = [round(_each(run, "own_cpu"), 3) for run in of]
+        for name, values in raw.items():
             say(f"  {name}: {' '.join(f'{value:.2f}' for value in values)} us")
         return {name: _medians(of) for name, of in runs.items()}
 

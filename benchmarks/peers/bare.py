@@ -117,7 +117,7 @@ def vectorized(loop: Loop) -> None:
 
 def produce(loop: Loop) -> None:
     """Deliveries are confirmed by the flush before each commit; with delivery.report.only.error a report comes for
-    failures only.
+    failures only. `way` keeps: the records have key, headers and timestamp of those that they were made of.
     """
     todo, producer, turn, positions = loop.todo, loop.producer, functions.turn, loop.positions
     assert producer is not None
@@ -127,6 +127,7 @@ def produce(loop: Loop) -> None:
         if error is not None:
             raise RuntimeError(f"not delivered: {error}")
 
+    keeps = todo.way == "keeps"
     while loop.more():
         taken = 0
         for message in loop.consumer.consume(FETCH, 0.05):
@@ -135,7 +136,11 @@ def produce(loop: Loop) -> None:
             value = turn(message.value())
             while True:
                 try:
-                    send(topic, value, on_delivery=failed)
+                    if keeps:
+                        stamp, key, headers = message.timestamp()[1], message.key(), message.headers()
+                        send(topic, value, key, timestamp=stamp, headers=headers, on_delivery=failed)
+                    else:
+                        send(topic, value, on_delivery=failed)
                     break
                 except BufferError:
                     producer.poll(0.01)

@@ -53,7 +53,7 @@ def manifest_of(todo: Work) -> ConsumerPipeline:
         (only,) = stages
         only["map"] = {**only["map"], "pool": {"processes": todo.processes}}  # type: ignore[dict-item]
     if todo.output:
-        stages.append({"name": "out", "produce": {"topic": todo.output}})
+        stages.append({"name": "out", "produce": {"topic": todo.output, "format": "bytes"}})
     spec: dict[str, object] = {
         "kafka": {"bootstrapServers": todo.bootstrap},
         "source": {
