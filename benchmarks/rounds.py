@@ -117,7 +117,7 @@ class Rounds:
                 except RunFailed as failure:
                     if client.program not in OF_PYPI:
                         raise
-                    self._leave_out(f"{client.name}: {title}", str(failure))
+                    self.leave_out(f"{client.name}: {title}", str(failure))
                     del runs[client.name]
                     continue
                 runs[client.name].append(spent)
@@ -209,10 +209,11 @@ class Rounds:
                 self.versions |= pinned(program)
             except NoEnvironment as reason:
                 self._pythons[program] = None
-                self._leave_out(program, f"its environment can't be made: {reason}")
+                self.leave_out(program, f"its environment can't be made: {reason}")
         return self._pythons[program]
 
-    def _leave_out(self, what: str, why: str) -> None:
+    def leave_out(self, what: str, why: str) -> None:
+        """Say it now; it is said again at the end."""
         self.left_out[what] = why
         sys.stderr.write(f"\n!!! LEFT OUT: {what}: {why}\n\n")
 
