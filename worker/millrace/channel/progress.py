@@ -155,34 +155,39 @@ class Progress:
         note = self._heard.get(partition)
         return None if note is None else note.time
 
-    def horizon(self, held: Mapping[int, Standing]) -> int | None:
+    def times(self) -> Mapping[int, int | None]:
+        """`time` of all partitions that there are."""
+        return {partition: self.time(partition) for partition in self._heard.keys() | self._own.keys()}
+
+    def horizon(
+        self, held: Mapping[int, Standing], times: Mapping[int, int | None] | None = None
+    ) -> int | None:
         """The event time to which the group as a whole has come: the smallest, over partitions that are being read,
         of their rows' largest times; if none is being read, the largest of all. None if that can't be told: a
         partition that is being read had no row yet, or has not been heard of; it holds back all windows by itself.
 
         Args:
             held: how it stands with the partitions that this worker holds; of the others the notes tell.
+            times: what partitions that are being read had come to at some moment; one that is not among them had no row.
+                None: what they have come to now.
         """
         if not self._heard:
             return None
         smallest: int | None = None
         largest: int | None = None
         for partition in self._heard.keys() | held.keys():
-            standing, time = held.get(partition), self.time(partition)
+            standing = held.get(partition)
             if standing is None:
                 note = self._heard.get(partition)
                 standing = "reading" if note is None else note.standing
             if standing == "reading":
+                time = self.time(partition) if times is None else times.get(partition)
                 if time is None:
                     return None
                 smallest = time if smallest is None else min(smallest, time)
-            largest = _larger(largest, time)
+            elif smallest is None:
+                largest = _larger(largest, self.time(partition))
         return largest if smallest is None else smallest
-
-    def rests(self, held: Mapping[int, Standing]) -> bool:
-        """Whether no partition is being read. held: as `horizon` has it."""
-        notes = (note for partition, note in self._heard.items() if partition not in held)
-        return "reading" not in held.values() and all(note and note.standing != "reading" for note in notes)
 
     def _account(self, partition: int) -> _Account:
         return self._own.get(partition) or self._own.setdefault(partition, _Account())

@@ -18,8 +18,8 @@ from millrace.engine.outbox import Outbox
 IDLE_AFTER = (
     10.0  # s without a row until a partition at its end is idle: longer than its writers pause now and then
 )
-SETTLED = IDLE_AFTER  # s that the group has to have come to a time before a partition at rest promises it
-_SAMPLES = 1.0  # s between two looks at where the group has come to
+SETTLED = IDLE_AFTER  # s that partitions have to have come to a time before one at rest promises it
+_TIMES_EVERY = 5.0  # s between two looks at what they have come to
 MARK_EVERY = 10.0  # s between two idle marks of a partition, while the others go on
 
 
@@ -31,7 +31,7 @@ class Marker:
 
     A bounded run's partition gets its `end` mark in the first commit at or beyond its bound. Whoever takes up a
     partition that is there already, after a crash perhaps, writes it again: so it can't be missing, and a second one
-    says nothing new. An idle partition gets an `idle` mark whenever what `Progress.horizon` has been for SETTLED seconds is
+    says nothing new. An idle partition gets an `idle` mark whenever `Progress.horizon`, as of SETTLED seconds ago, has come
     further than its own rows and marks, at most one in MARK_EVERY seconds.
     """
 
@@ -40,7 +40,7 @@ class Marker:
         self._held_since: dict[int, float] = {}
         self._idled: dict[int, float] = {}  # when the last idle mark was written
         self._ended: set[int] = set()  # have their end mark
-        self._horizons: deque[tuple[float, int]] = deque()  # from when on, and the smallest since
+        self._times: deque[tuple[float, Mapping[int, int | None]]] = deque()  # when, and what all had come to
         self._noted: dict[int, Standing] = {}
         self._complete: dict[
             int, int
@@ -118,10 +118,8 @@ class Marker:
         """Idle partitions for which there is something new to promise."""
         idle = [p for p, state in standing.items() if state == "idle"]
         now = self._clock.monotonic()
-        horizon = self._settled(self._progress.horizon(standing), standing, now) if idle else None
+        horizon = self._horizon(standing, now)
         if horizon is None:
-            if not idle:
-                self._horizons.clear()
             return {}
         found = {}
         for partition in idle:
@@ -131,26 +129,18 @@ class Marker:
                 found[partition] = horizon
         return found
 
-    def _settled(self, horizon: int | None, standing: Mapping[int, Standing], now: float) -> int | None:
-        """What the group has come to and not fallen behind of for SETTLED seconds. After a rest of the whole source its
-        partitions get new rows within moments of each other, but not at once: what the first of them has come to must not
-        be promised for those that are about to be read. Where nobody is reading all have rested for long enough.
+    def _horizon(self, standing: Mapping[int, Standing], now: float) -> int | None:
+        """What may be promised. After a rest of the whole source its partitions get new rows within moments of each other,
+        but not at once: what the first of them has come to must not be promised for those that are about to be read. So
+        it is what those that are read had come to SETTLED seconds ago; if nobody is, all have rested for as long.
         """
-        if horizon is None:
-            self._horizons.clear()
-            return None
-        if self._progress.rests(standing):
-            self._horizons.clear()
-            return horizon
-        samples = self._horizons
-        for index, (since, time) in enumerate(samples):
-            samples[index] = since, min(time, horizon)
-        if not samples or now - samples[-1][0] >= _SAMPLES:
-            samples.append((now, horizon))
-        while len(samples) > 1 and now - samples[1][0] >= SETTLED:
-            samples.popleft()
-        since, time = samples[0]
-        return time if now - since >= SETTLED else None
+        times = self._times
+        if not times or now - times[-1][0] >= _TIMES_EVERY:
+            times.append((now, self._progress.times()))
+        while len(times) > 1 and now - times[1][0] >= SETTLED:
+            times.popleft()
+        since, then = times[0]
+        return self._progress.horizon(standing, then if now - since >= SETTLED else {})
 
     def _mark(self, partition: int, kind: MarkKind, time: int) -> None:
         # the mark counts with the rows beside it, or not with them (ownership.sweep)
