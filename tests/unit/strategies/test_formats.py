@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chain_fakes import FakeRecord, batch_of
 from millrace.engine.batch import Batch
@@ -26,6 +29,29 @@ def raw(*bodies: bytes | None) -> Batch:
 def of(*values: object, key: bytes | None = None) -> Batch:
     records = [FakeRecord(n, name=key) for n in range(len(values))]
     return Batch(0, 0, len(values), records, records, list(values))
+
+
+VALUES: dict[Format, st.SearchStrategy[object]] = {
+    "json": st.one_of(
+        st.none(), st.integers(), st.text(max_size=9), st.just(object()), st.lists(st.floats())
+    ),
+    "string": st.one_of(st.none(), st.text(max_size=9), st.just("\ud800"), st.integers()),
+    "bytes": st.one_of(st.none(), st.binary(max_size=9), st.just(bytearray(b"1")), st.integers()),
+}
+
+
+@given(st.data(), st.sampled_from(sorted(VALUES)), st.integers(3, 12), st.booleans(), st.booleans())
+def test_all_at_once_or_one_by_one_is_the_same(
+    data: st.DataObject, format_: Format, limit: int, keep: bool, plain: bool
+) -> None:
+    one = VALUES[format_].filter(lambda value: value is not None) if plain else VALUES[format_]
+    batch = of(*data.draw(st.lists(one, max_size=6)), key=data.draw(st.none() | st.binary(max_size=4)))
+    encode = Encode(format_, LETTERS, limit, keep=keep)
+    found = encode(batch)
+    with mock.patch("millrace.strategies.formats._all_encoded", return_value=None):
+        expected = encode(batch)
+    assert found == expected
+    assert list(map(type, found.batch.values)) == list(map(type, expected.batch.values))
 
 
 @pytest.mark.parametrize(

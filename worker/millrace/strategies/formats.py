@@ -78,6 +78,9 @@ class Encode:
     address: Address | None = None
 
     def __call__(self, batch: Batch) -> Outcome:
+        if self.address is None and (encoded := _all_encoded(self.format, self.limit, batch)) is not None:
+            kept = list(map(Beside, encoded, batch.values)) if self.keep else encoded
+            return Outcome(_with(batch, kept))
         encode: _Encoding = partial(_encoded, _ENCODERS[self.format], self.limit)
         if self.address is not None:
             encode = partial(_addressed, _ENCODERS[self.format], self.limit, self.address)
@@ -103,6 +106,25 @@ def _decoded(decode: Callable[[bytes | None], object], name: Format, raw: bytes 
         return decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"not {'JSON' if name == 'json' else 'UTF-8'}: {error}") from error
+
+
+def _all_encoded(form: Format, limit: int, batch: Batch) -> Sequence[bytes] | None:
+    """The values of a batch without a call of ours for each; None: there are some to be looked at one by one."""
+    records, values = batch.records, batch.values
+    kinds = set(map(type, values))
+    encode = _json_encode if form == "json" and type(None) not in kinds else None
+    if form != "json" and len(kinds) == 1:
+        encode = _QUICK.get((form, kinds.pop()))
+    if encode is None or not values:
+        return None
+    try:
+        encoded = list(map(encode, values))
+    except Exception:  # noqa: BLE001 - once more, one by one, to tell which
+        return None
+    keys = filter(None, map(type(records[0]).key, records))
+    if max(map(len, encoded)) + max(map(len, keys), default=0) > limit:
+        return None
+    return encoded
 
 
 _Encoding = Callable[[object, Record], object]
@@ -147,8 +169,13 @@ def _encode_bytes(value: object) -> bytes:
     return bytes(value)
 
 
+_json_encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
+_QUICK: dict[tuple[Format, type], Callable[[object], bytes]] = {
+    ("string", str): str.encode,  # type: ignore[dict-item]
+    ("bytes", bytes): bytes,
+}
 _ENCODERS: dict[Format, Callable[[object], bytes]] = {
-    "json": msgspec.json.Encoder().encode,
+    "json": _json_encode,
     "string": _encode_string,
     "bytes": _encode_bytes,
 }
