@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from millrace.connectivity.ports import BufferFull, Headers, OffsetAndMetadata, Record
+from millrace.connectivity.ports import BufferFull, Headers, OffsetAndMetadata, Record, Row, one_by_one
 from millrace.engine.batch import Batch
 
 
@@ -119,6 +119,9 @@ class FakeProducer:
             raise BufferFull("full")
         self.produced.append(Produced(topic, value, key, headers, partition, timestamp_ms))
         self.outstanding += 1
+
+    def produce_all(self, rows: Sequence[Row], first: int) -> int:
+        return one_by_one(self.produce, rows, first)
 
     def poll(self) -> None:
         if self.chance.random() < self.promptness:

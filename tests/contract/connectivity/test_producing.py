@@ -8,7 +8,7 @@ import pytest
 
 from connectivity_world import PATIENCE, World
 from millrace.connectivity.memory import partition_of
-from millrace.connectivity.ports import BufferFull, DeliveryFailed, RecordTooLarge
+from millrace.connectivity.ports import BufferFull, DeliveryFailed, RecordTooLarge, Row
 from millrace.errors import ExitCode
 
 pytestmark = pytest.mark.contract
@@ -80,6 +80,65 @@ def test_a_full_buffer_takes_nothing_and_goes_on_after_poll(world: World) -> Non
     producer.flush(PATIENCE)
     assert full > 0
     assert world.values(topic) == [str(i) for i in range(200)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "transactional"])
+def test_many_at_once_arrive_as_one_by_one_with_all_their_parts(world: World, kind: str) -> None:
+    topic = world.topic(2)
+    rows: list[Row] = [
+        (topic, b"value", b"key", [("a", b"1"), ("b", None)], 1, 1_234_567),
+        (topic, None, b"gone", None, 1, 1_234_568),
+        (topic, b"", None, [], 1, 1_234_569),
+        *((topic, b"%d" % n, None, None, 0, 0) for n in range(500)),
+    ]
+    if kind == "plain":
+        plain = world.keep(world.cluster().producer())
+        assert plain.produce_all(rows, 0) == len(rows)
+        plain.flush(PATIENCE)
+    else:
+        producer = world.transactional(world.fresh("id"))
+        producer.begin()
+        assert producer.produce_all(rows, 0) == len(rows)
+        producer.commit(PATIENCE)
+
+    marker = 0 if kind == "plain" else 1
+    full, tombstone, empty = world.read(world.reader(topic, {1: 0}), {1: 3 + marker})
+    assert (full.key(), full.value(), full.headers()) == (b"key", b"value", [("a", b"1"), ("b", None)])
+    assert full.timestamp() == (1, 1_234_567)
+    assert (tombstone.key(), tombstone.value(), tombstone.headers()) == (b"gone", None, None)
+    assert (empty.key(), empty.value(), empty.headers()) == (None, b"", None)
+    assert world.values(topic) == [str(n) for n in range(500)]
+
+
+def test_many_at_once_stop_where_the_buffer_is_full_and_go_on_there(world: World) -> None:
+    topic = world.topic()
+    producer = world.keep(world.cluster(buffer=10).producer())
+    rows: list[Row] = [(topic, b"%d" % n, None, None, 0, 0) for n in range(200)]
+    taken = full = 0
+    while taken < len(rows):
+        try:
+            after = producer.produce_all(rows, taken)
+            assert after > taken
+            taken = after
+        except BufferFull:
+            full += 1
+            producer.poll()
+            world.clock.sleep(0.001)
+    producer.flush(PATIENCE)
+    assert full > 0
+    assert world.values(topic) == [str(n) for n in range(200)]
+
+
+def test_many_at_once_stop_before_one_that_is_too_large(world: World) -> None:
+    topic = world.topic()
+    producer = world.keep(world.cluster().producer())
+    rows: list[Row] = [(topic, value, None, None, 0, 0) for value in (b"1", b"2", b"x" * 2_000_000, b"3")]
+    assert producer.produce_all(rows, 0) == 2
+    with pytest.raises(RecordTooLarge):
+        producer.produce_all(rows, 2)
+    assert producer.produce_all(rows, 3) == 4
+    producer.flush(PATIENCE)
+    assert world.values(topic) == ["1", "2", "3"]
 
 
 def test_a_record_larger_than_the_client_takes_is_refused_at_once(world: World) -> None:

@@ -7,13 +7,15 @@ that of the *next* message to be processed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from millrace.errors import ExitCode, MillraceError
 
 Headers = Sequence[tuple[str, bytes | None]]
+Row = tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int, int]
+"""The arguments of `produce`, in their order."""
 
 
 class Record(Protocol):
@@ -107,6 +109,13 @@ class Producer(Protocol):
         client knows), and whatever an earlier record failed with.
         """
 
+    def produce_all(self, rows: Sequence[Row], first: int) -> int:
+        """`produce` for each of the rows from that index on, in order, at less cost: until one is not taken. Returns the
+        index of that one, or how many rows there are.
+
+        Raises, as `produce`, what is wrong with the first of them; with a later one when it is the first.
+        """
+
     def poll(self) -> None:
         """Serve delivery reports without waiting. Raises DeliveryFailed for the first record that failed for good."""
 
@@ -147,6 +156,8 @@ class TransactionalProducer(Protocol):
         timestamp_ms: int = 0,
     ) -> None: ...
 
+    def produce_all(self, rows: Sequence[Row], first: int) -> int: ...
+
     def poll(self) -> None: ...
 
     def flush(self, timeout: float) -> None:
@@ -176,6 +187,18 @@ class TransactionalProducer(Protocol):
 
     def close(self) -> None:
         """Release everything without committing or aborting (the broker does that in time). Idempotent."""
+
+
+def one_by_one(produce: Callable[..., None], rows: Sequence[Row], first: int) -> int:
+    """`produce_all` for a producer to which calls are cheap."""
+    for at in range(first, len(rows)):
+        try:
+            produce(*rows[at])
+        except KafkaError:
+            if at == first:
+                raise
+            return at
+    return len(rows)
 
 
 class Admin(Protocol):

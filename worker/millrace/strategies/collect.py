@@ -17,7 +17,7 @@ from millrace.channel.progress import Progress
 from millrace.channel.schema import RowEncoder
 from millrace.channel.wire import row_headers
 from millrace.clock import Clock
-from millrace.connectivity.ports import Record
+from millrace.connectivity.ports import Record, Row
 from millrace.engine.batch import Batch, DeadLetter
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
@@ -29,7 +29,6 @@ from millrace.strategies.each import Outcome, as_they_are, attempt, conclude
 from millrace.strategies.formats import Beside
 from millrace.strategies.judge import Judge
 from millrace.strategies.produce import WriteInTransaction
-from millrace.strategies.writing import Row
 
 _HEADERS = 400  # bytes: more than a row's own headers and the record's frame have
 

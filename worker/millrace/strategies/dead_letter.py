@@ -22,14 +22,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from millrace.clock import Clock
-from millrace.connectivity.ports import Record
+from millrace.connectivity.ports import Record, Row
 from millrace.engine.batch import Batch, DeadLetter
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import Strategy
 from millrace.ownership.provenance import Header, origin_headers
 from millrace.strategies.produce import WriteInTransaction
-from millrace.strategies.writing import Row
 
 DEAD_LETTER_STAGE = "dead-letter"
 

@@ -172,7 +172,7 @@ def _encode_bytes(value: object) -> bytes:
 _json_encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
 _QUICK: dict[tuple[Format, type], Callable[[object], bytes]] = {
     ("string", str): str.encode,  # type: ignore[dict-item]
-    ("bytes", bytes): bytes,
+    ("bytes", bytes): bytes,  # type: ignore[dict-item]
 }
 _ENCODERS: dict[Format, Callable[[object], bytes]] = {
     "json": _json_encode,

@@ -6,20 +6,21 @@ partitioner has it. What is written in a transaction has headers that tell where
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
 from millrace.clock import Clock
-from millrace.connectivity.ports import KafkaError, Producer, Record, RecordTooLarge
+from millrace.connectivity.ports import KafkaError, Producer, Record, RecordTooLarge, Row
 from millrace.engine.batch import Batch
 from millrace.engine.outbox import Outbox
 from millrace.engine.stats import StageStats
 from millrace.engine.strategy import MessageRejected, Strategy
 from millrace.errors import StageFailed
 from millrace.strategies.link import Link
-from millrace.strategies.writing import Row, Sink, Writing, output_rows
+from millrace.strategies.writing import Sink, Writing, output_rows
 
 R = TypeVar("R")
 
@@ -31,9 +32,9 @@ class _Writer(Link):
     figures: the messages were counted where they were encoded, or became dead letters.
     """
 
-    def __init__(self, next_: Strategy, sink: Sink, stage: str, stats: StageStats, clock: Clock) -> None:
+    def __init__(self, next_: Strategy, stage: str, stats: StageStats, clock: Clock) -> None:
         super().__init__(next_)
-        self._sink, self._stage, self._stats, self._clock = sink, stage, stats, clock
+        self._stage, self._stats, self._clock = stage, stats, clock
         self._writing: Writing | None = None
         self._since_taken = 0.0  # when the batch being written came
         self._pending: StageFailed | None = None  # to be raised when what is before it has been handed on
@@ -71,8 +72,9 @@ class _Writer(Link):
         self._writing = None
         return written
 
+    @abstractmethod
     def _way_out(self) -> Sink:
-        return self._sink
+        """Where rows go now."""
 
     def _raise_pending(self) -> None:
         if self._pending is not None:
@@ -105,7 +107,7 @@ class WriteInTransaction(_Writer):
         *,
         forget: Callable[[Set[int]], None] | None = None,
     ) -> None:
-        super().__init__(next_, outbox, stage, stats, clock)
+        super().__init__(next_, stage, stats, clock)
         self._outbox, self._rows, self._forget = outbox, rows, forget
         self._written: Batch | None = None
 
@@ -204,7 +206,7 @@ class Produce(_Writer):
         *,
         beside: bool = False,
     ) -> None:
-        super().__init__(next_, producer, stage, stats, clock)
+        super().__init__(next_, stage, stats, clock)
         self._producer, self._topic, self._beside = producer, topic, beside
         self._unacknowledged: deque[tuple[Batch, float]] = deque()  # with the time at which each came
         self._acknowledged: deque[Batch] = deque()
@@ -279,6 +281,9 @@ class Produce(_Writer):
             self._writing = None
             self._unacknowledged.clear()
             raise
+
+    def _way_out(self) -> Sink:
+        return self._producer
 
     def _busy(self) -> bool:
         return self._writing is not None or bool(self._unacknowledged or self._acknowledged)

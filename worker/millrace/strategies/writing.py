@@ -7,46 +7,37 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Protocol
 
-from millrace.connectivity.ports import BufferFull, Headers, Record, RecordTooLarge
+from millrace.connectivity.ports import BufferFull, Record, RecordTooLarge, Row
 from millrace.engine.batch import Batch
 from millrace.errors import StageFailed
 from millrace.ownership.provenance import origin_headers, without
 from millrace.strategies.addressing import Addressed
 
-Row = tuple[
-    str, bytes | None, bytes | None, Headers | None, int, int
-]  # the arguments of `produce`, in their order
-
+_Headers = list[tuple[str, bytes | None]] | None
 
 _OUTPUT: Callable[[object], object] = attrgetter("output")
-_ADDRESS: Callable[[object], tuple[bytes | None, bytes | None, Headers | None, int]] = attrgetter(
+_ADDRESS: Callable[[object], tuple[bytes | None, bytes | None, _Headers, int]] = attrgetter(
     "value", "key", "headers", "partition"
 )
 
 
 class Sink(Protocol):
-    """Where rows go: a Producer, or the Outbox."""
+    """Where rows go: a producer."""
 
-    def produce(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        partition: int = -1,
-        timestamp_ms: int = 0,
-    ) -> None: ...
+    def produce_all(self, rows: Sequence[Row], first: int) -> int: ...
 
 
 class Writing:
     """The rows of one batch on their way out. Each is handed over once: what the sink has not taken is tried again, what
     it has taken is not.
+
+    Attributes:
+        written: how many were taken.
     """
 
     def __init__(self, batch: Batch, records: Sequence[Record], rows: Iterable[Row]) -> None:
         self.batch = batch
-        self._records, self._rows = records, iter(rows)
-        self._waiting: Row | None = None  # drawn, and not taken yet
+        self._records, self._rows = records, list(rows)
         self.written = 0
 
     def go_on(self, sink: Sink) -> bool:
@@ -54,18 +45,10 @@ class Writing:
 
         Raises RecordTooLarge at a row that it never will; `written` is that row's index.
         """
-        produce = sink.produce
-        row = self._waiting
         try:
-            if row is not None:
-                produce(*row)
-                self.written += 1
-                self._waiting = None
-            for row in self._rows:
-                produce(*row)
-                self.written += 1
+            while self.written < len(self._rows):
+                self.written = sink.produce_all(self._rows, self.written)
         except BufferFull:
-            self._waiting = row
             return False
         return True
 
@@ -105,7 +88,7 @@ def output_rows(
     kind = type(records[0])
     timestamps = [milliseconds if known else 0 for known, milliseconds in map(kind.timestamp, records)]
     keys: Iterable[bytes | None] = map(kind.key, records)
-    headers: Iterable[Headers | None] = map(kind.headers, records)
+    headers: Iterable[_Headers] = map(kind.headers, records)
     partitions: Iterable[int] = repeat(-1)
     values: Iterable[bytes | None] = found  # type: ignore[assignment]
     if isinstance(found[0], Addressed):

@@ -8,7 +8,7 @@ safe: same producer epoch, same transaction.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -29,6 +29,7 @@ from millrace.connectivity.ports import (
     KafkaError,
     OffsetAndMetadata,
     OutcomeUnknown,
+    Row,
     TimedOut,
     TransactionAborted,
 )
@@ -112,6 +113,20 @@ class ConfluentTransactionalProducer:
             self._alive()
             failure = self._failure(native(error), "produce", f"topic {topic}")
             raise failure from self._reason_of(failure)
+
+    def produce_all(self, rows: Sequence[Row], first: int) -> int:
+        if not self._begun:
+            self._in_transaction("produce")
+        produce, at = self._producer.produce, first
+        try:
+            for topic, value, key, headers, partition, timestamp_ms in rows[first:] if first else rows:
+                produce(topic, value, key, partition, None, None, timestamp_ms, headers or None)  # type: ignore[arg-type]
+                at += 1
+        except (BufferError, KafkaException):
+            if at == first:
+                self.produce(*rows[first])  # which says what is wrong, or finds room by now
+                return first + 1
+        return at
 
     def poll(self) -> None:
         self._alive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from confluent_kafka import KafkaError as Native
@@ -10,7 +11,7 @@ from confluent_kafka import KafkaException, Message, Producer
 from millrace.clock import Deadline, SystemClock
 from millrace.connectivity.confluent.errors import Connection, bad_setting, native, translated
 from millrace.connectivity.confluent.logs import logger
-from millrace.connectivity.ports import BufferFull, DeliveryFailed, Headers, KafkaError, TimedOut
+from millrace.connectivity.ports import BufferFull, DeliveryFailed, Headers, KafkaError, Row, TimedOut
 from millrace.connectivity.settings import Settings
 
 _SLICE = 0.2  # s; how often a long wait looks whether it is hopeless
@@ -42,6 +43,20 @@ class ConfluentProducer:
             raise BufferFull(f"{len(self._producer)} records wait for the broker") from None
         except KafkaException as error:
             raise self._connection.error(native(error), "produce", f"topic {topic}") from None
+
+    def produce_all(self, rows: Sequence[Row], first: int) -> int:
+        if self._failure is not None:
+            raise self._failure
+        produce, at = self._producer.produce, first
+        try:
+            for topic, value, key, headers, partition, timestamp_ms in rows[first:] if first else rows:
+                produce(topic, value, key, partition, None, None, timestamp_ms, headers or None)  # type: ignore[arg-type]
+                at += 1
+        except (BufferError, KafkaException):
+            if at == first:
+                self.produce(*rows[first])  # which says what is wrong, or finds room by now
+                return first + 1
+        return at
 
     def poll(self) -> None:
         self._check()

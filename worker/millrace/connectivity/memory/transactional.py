@@ -4,7 +4,7 @@ coordinator's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from millrace.clock import Deadline
@@ -20,8 +20,10 @@ from millrace.connectivity.ports import (
     KafkaError,
     OffsetAndMetadata,
     OutcomeUnknown,
+    Row,
     TimedOut,
     TransactionAborted,
+    one_by_one,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +71,9 @@ class MemoryTransactionalProducer:
     ) -> None:
         self._in_transaction("produce")
         self._buffer.put(Draft(topic, value, key, headers, partition, timestamp_ms))
+
+    def produce_all(self, rows: Sequence[Row], first: int) -> int:
+        return one_by_one(self.produce, rows, first)
 
     def poll(self) -> None:
         self._alive()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millrace.clock import Deadline
@@ -14,8 +15,10 @@ from millrace.connectivity.ports import (
     DeliveryFailed,
     Headers,
     RecordTooLarge,
+    Row,
     TimedOut,
     TopicMissing,
+    one_by_one,
 )
 from millrace.errors import ExitCode
 
@@ -96,6 +99,9 @@ class MemoryProducer:
         timestamp_ms: int = 0,
     ) -> None:
         self._buffer.put(Draft(topic, value, key, headers, partition, timestamp_ms))
+
+    def produce_all(self, rows: Sequence[Row], first: int) -> int:
+        return one_by_one(self.produce, rows, first)
 
     def poll(self) -> None:
         broker, buffer = self._broker, self._buffer
