@@ -17,7 +17,14 @@ def record(topic: str, number: int) -> str:
 
 
 def feed(topic: str, bootstrap: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 20})
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "partitioner": "murmur2_random",
+            "linger.ms": 20,
+            "enable.idempotence": True,
+        }
+    )
     for number in range(count):
         producer.produce(topic, record(topic, number), key=f"k{number % 101}")
         producer.poll(0)

@@ -133,7 +133,7 @@ class Numbers:
 
     def send(self, bootstrap: str, count: int) -> None:
         """The next `count` numbers, spread evenly over the partitions."""
-        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "enable.idempotence": True})
         for n in range(self.sent, self.sent + count):
             value = json.dumps({"n": n}).encode()
             while True:

@@ -27,7 +27,7 @@ MakeTopic = Callable[..., str]
 
 
 def produce(kafka: EmbeddedBroker, topic: str, *values: bytes) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(60) == 0
