@@ -129,14 +129,22 @@ class Pipeline:
             archive.extractall(into, filter="data")
         return into / "results"
 
-    def eventually(self, what: Callable[[], object], seconds: float = SECONDS) -> None:
+    def eventually(
+        self, what: Callable[[], object], seconds: float = SECONDS, told: Callable[[], object] = str
+    ) -> None:
         deadline = Deadline.after(CLOCK, seconds)
         while not what():
             if deadline.expired():
                 said = self.cluster.kubectl("-n", self.namespace, "get", "pods", "-o", "wide").stdout
                 logs = (self.directory / "operator.log").read_text()[-3000:]
+                drivers = [
+                    self.cluster.kubectl("-n", self.namespace, "logs", driver, "--tail=20").stdout
+                    for driver in self.pods("driver")
+                ]
                 raise AssertionError(
-                    f"it never was so\n{said}\n{json.dumps(self.status(), indent=1)}\n{logs}"
+                    "\n".join(
+                        ["it never was so", str(told()), said, json.dumps(self.status(), indent=1), logs, *drivers]
+                    )
                 )
             CLOCK.sleep(1.0)
 
@@ -211,7 +219,7 @@ def test_what_is_on_the_volume_is_exact_though_driver_executor_and_operator_are_
         last.append(compare(expected, found))
         return bool(last[-1].found >= last[-1].expected)
 
-    flights.eventually(lambda: _written(flights) and complete())
+    flights.eventually(lambda: _written(flights) and complete(), told=lambda: last[-1:])
     assert last[-1].equal, last[-1]
     assert last[-1].flights > FED * 0.9
     assert flights.attempts()[-1] == (3, "")
