@@ -30,11 +30,11 @@ from cluster.kind import Cluster
 from flights_example import FOLDER, example
 from millrace.clock import Deadline, SystemClock
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3600)]
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 FED = 30_000  # flights, of the year's 336,776
-SECONDS = 420.0
+SECONDS = 1200.0  # a batch takes minutes where the machine has much else to do
 CLOCK = SystemClock()
 
 
