@@ -143,7 +143,14 @@ class Pipeline:
                 ]
                 raise AssertionError(
                     "\n".join(
-                        ["it never was so", str(told()), said, json.dumps(self.status(), indent=1), logs, *drivers]
+                        [
+                            "it never was so",
+                            str(told()),
+                            said,
+                            json.dumps(self.status(), indent=1),
+                            logs,
+                            *drivers,
+                        ]
                     )
                 )
             CLOCK.sleep(1.0)
