@@ -118,7 +118,10 @@ class Marker:
         """Idle partitions for which there is something new to promise."""
         idle = [p for p, state in standing.items() if state == "idle"]
         now = self._clock.monotonic()
-        horizon = self._horizon(standing, now)
+        then = self._before(now)
+        horizon = (
+            self._progress.horizon(standing, then) if idle else None
+        )  # looks at all partitions that there are
         if horizon is None:
             return {}
         found = {}
@@ -129,10 +132,10 @@ class Marker:
                 found[partition] = horizon
         return found
 
-    def _horizon(self, standing: Mapping[int, Standing], now: float) -> int | None:
-        """What may be promised. After a rest of the whole source its partitions get new rows within moments of each other,
-        but not at once: what the first of them has come to must not be promised for those that are about to be read. So
-        it is what those that are read had come to SETTLED seconds ago; if nobody is, all have rested for as long.
+    def _before(self, now: float) -> Mapping[int, int | None]:
+        """What all had come to SETTLED seconds ago; that of those that are read may be promised. After a rest of the whole
+        source its partitions get new rows within moments of each other, but not at once: what the first of them has come
+        to must not be promised for those that are about to be read.
         """
         times = self._times
         if not times or now - times[-1][0] >= _TIMES_EVERY:
@@ -140,7 +143,7 @@ class Marker:
         while len(times) > 1 and now - times[1][0] >= SETTLED:
             times.popleft()
         since, then = times[0]
-        return self._progress.horizon(standing, then if now - since >= SETTLED else {})
+        return then if now - since >= SETTLED else {}
 
     def _mark(self, partition: int, kind: MarkKind, time: int) -> None:
         # the mark counts with the rows beside it, or not with them (ownership.sweep)

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError as Native
 from millrace.clock import Deadline, SystemClock
 from millrace.connectivity.confluent.bounded import NeverReturned, bounded
 from millrace.connectivity.confluent.errors import Connection, native
-from millrace.connectivity.confluent.writer import make, on_wire, undelivered
+from millrace.connectivity.confluent.writer import hand_over, make, on_wire, undelivered
 from millrace.connectivity.ports import (
     AuthorizationFailed,
     BrokerUnreachable,
@@ -117,16 +117,11 @@ class ConfluentTransactionalProducer:
     def produce_all(self, rows: Sequence[Row], first: int) -> int:
         if not self._begun:
             self._in_transaction("produce")
-        produce, at = self._producer.produce, first
-        try:
-            for topic, value, key, headers, partition, timestamp_ms in rows[first:] if first else rows:
-                produce(topic, value, key, partition, None, None, timestamp_ms, headers or None)  # type: ignore[arg-type]
-                at += 1
-        except (BufferError, KafkaException):
-            if at == first:
-                self.produce(*rows[first])  # which says what is wrong, or finds room by now
-                return first + 1
-        return at
+        after = hand_over(self._producer, rows, first)
+        if after == first:
+            self.produce(*rows[first])  # which says what is wrong, or finds room by now
+            after += 1
+        return after
 
     def poll(self) -> None:
         self._alive()

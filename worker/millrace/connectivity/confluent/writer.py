@@ -47,16 +47,11 @@ class ConfluentProducer:
     def produce_all(self, rows: Sequence[Row], first: int) -> int:
         if self._failure is not None:
             raise self._failure
-        produce, at = self._producer.produce, first
-        try:
-            for topic, value, key, headers, partition, timestamp_ms in rows[first:] if first else rows:
-                produce(topic, value, key, partition, None, None, timestamp_ms, headers or None)  # type: ignore[arg-type]
-                at += 1
-        except (BufferError, KafkaException):
-            if at == first:
-                self.produce(*rows[first])  # which says what is wrong, or finds room by now
-                return first + 1
-        return at
+        after = hand_over(self._producer, rows, first)
+        if after == first:
+            self.produce(*rows[first])  # which says what is wrong, or finds room by now
+            after += 1
+        return after
 
     def poll(self) -> None:
         self._check()
@@ -108,6 +103,20 @@ def make(settings: Settings, connection: Connection, report: object = None) -> P
         return Producer({**settings, **callbacks}, logger=logger)
     except KafkaException as error:
         raise bad_setting(error) from None
+
+
+def hand_over(producer: Producer, rows: Sequence[Row], first: int) -> int:
+    """Give librdkafka the rows from that index on. Returns the index of the first that it did not take, for whatever
+    reason, or how many rows there are.
+    """
+    produce, at = producer.produce, first
+    try:
+        for topic, value, key, headers, partition, timestamp_ms in rows[first:] if first else rows:
+            produce(topic, value, key, partition, None, None, timestamp_ms, headers or None)  # type: ignore[arg-type]
+            at += 1
+    except (BufferError, KafkaException):
+        pass
+    return at
 
 
 def on_wire(headers: Headers | None) -> list[tuple[str, str | bytes | None]] | None:
