@@ -23,6 +23,8 @@ _SOURCE: Final[Mapping[ExitCode, str]] = {
 }
 # Nothing that the operator may do mends these.
 _STALLS: Final = frozenset({ExitCode.CLAIM_LOST, ExitCode.CLAIM_FOREIGN, ExitCode.MANIFEST})
+# What workers do on the way to where they should be.
+_PASSING: Final = frozenset({"Starting", "Stopping"})
 
 
 def refused(observed: Observed) -> Sequence[Verdict]:
@@ -76,8 +78,10 @@ def verdicts(
     if observed.refused:
         lacking = (_refusal(observed.refused, "ChildRefused"), observed.refused)
     absent = (_refusal(observed.absent, "PodsRefused"), observed.absent) if observed.absent else None
-    settled = way.settled and lacking is None and absent is None
-    workers = _workers(crew, wanted, lacking, absent, settled=settled)
+    # as of a Deployment: done only when what is no longer wanted has gone
+    going = any(index >= wanted for index in crew.fleet.running)
+    settled = way.settled and not going and lacking is None and absent is None
+    workers = _workers(crew, wanted, lacking, absent, settled=settled, going=going)
     parts = [source, workers, job.verdict]
     bad = next((part for part in parts if part.status != "True"), None)
     stalled = _stalled(view, job)
@@ -85,8 +89,8 @@ def verdicts(
     if bad is None and settled:
         reason = "Suspended" if pipeline.spec.suspend else "Parked" if wanted == 0 else "Running"
         found.append(Verdict("Ready", "True", reason, _RUNNING[reason]))
-    elif bad is None or (bad.reason == "Starting" and source.status == "True"):
-        found.append(Verdict("Ready", "False", "Reconciling", _waits(way)))
+    elif bad is None or (bad is workers and bad.reason in _PASSING):
+        found.append(Verdict("Ready", "False", "Reconciling", _waits(way, going=going)))
     else:
         found.append(Verdict("Ready", "False", bad.reason, bad.message))
     found += parts
@@ -94,7 +98,7 @@ def verdicts(
     if stalled is not None:
         found.append(stalled)
     elif not settled:
-        found.append(Verdict("Reconciling", "True", "Reconciling", _waits(way)))
+        found.append(Verdict("Reconciling", "True", "Reconciling", _waits(way, going=going)))
     return found
 
 
@@ -128,6 +132,7 @@ def _workers(
     absent: tuple[str, str] | None,
     *,
     settled: bool,
+    going: bool,
 ) -> Verdict:
     if lacking is not None:
         return Verdict("WorkersReady", "False", *lacking)
@@ -139,7 +144,7 @@ def _workers(
     if absent is not None:
         return Verdict("WorkersReady", "False", *absent)
     if not settled or crew.ready < wanted:
-        return Verdict("WorkersReady", "False", "Starting" if wanted else "Stopping")
+        return Verdict("WorkersReady", "False", "Stopping" if going or not wanted else "Starting")
     return Verdict("WorkersReady", "True", "AllReady" if wanted else "NoneWanted")
 
 
@@ -171,7 +176,9 @@ def _stalled(view: KafkaView | None, job: Collecting) -> Verdict | None:
     return None
 
 
-def _waits(way: Course) -> str:
+def _waits(way: Course, *, going: bool) -> str:
+    if way.settled:
+        return "waits until leaving workers have ended" if going else "waits for what workers need"
     match type(way.step).__name__:
         case "Scale" | "AwaitReady":
             return "waits for workers to be ready"

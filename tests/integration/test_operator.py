@@ -206,11 +206,12 @@ def test_a_pipeline_from_apply_to_delete(operator: Operator, kafka: EmbeddedBrok
     # a new start over an unchanged cluster writes nothing
     CLOCK.sleep(3)
     assert operator.stop() == 0
-    before = len(_writes(operator.plane))
+    before, told = len(_writes(operator.plane)), operator.get(PIPELINE)["status"]
     assert before > 10
     operator.start()
     operator.eventually(lambda: operator.log().count('"leading"') == 2)
     CLOCK.sleep(8)
+    assert operator.get(PIPELINE)["status"] == told
     assert _writes(operator.plane)[before:] == []
 
     # somebody scales the StatefulSet: it is put back

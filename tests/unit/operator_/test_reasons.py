@@ -102,6 +102,26 @@ def test_a_pod_that_ends_because_it_was_told_to_is_no_trouble() -> None:
     assert world.condition("Degraded") == ("", "")
 
 
+def test_it_is_settled_only_when_workers_that_are_not_wanted_any_more_have_gone() -> None:
+    world = running(replicas=3)
+    former = world.pods[2]
+    world.change(replicas=2)
+    world.settle()
+    ending = former["metadata"] | {"deletionTimestamp": written(world.clock.time())}
+    world.pods[2] = former | {"metadata": ending}  # the kubelet is slow
+    world.reconcile()
+    assert world.condition("Ready") == ("False", "Reconciling")
+    assert world.condition("WorkersReady") == ("False", "Stopping")
+
+    del world.pods[2]
+    world.reconcile()
+    assert world.condition("Ready") == ("True", "Running")
+    writes = len(world.writes)
+    world.restart_operator()
+    world.reconcile()
+    assert world.writes[writes:] == []
+
+
 def test_a_secret_that_is_not_there_and_comes_and_changes_and_goes() -> None:
     credentials = {"secretRef": {"name": "kafka-user"}}
     world = World(kafka={"bootstrapServers": "kafka:9093", "credentials": credentials})
