@@ -7,7 +7,7 @@ import pytest
 
 from java_client import java_client
 from kafka_fixture import kafka, kafka_tls, make_topic, topic
-from kind_fixture import keep_together, kube, pods
+from kind_fixture import Together, kube, pods
 from plane_fixture import namespace, plane, start_plane
 from spark_fixture import spark
 from spark_session import session
@@ -17,9 +17,8 @@ hypothesis.settings.register_profile("millrace", deadline=None)
 hypothesis.settings.load_profile("millrace")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    keep_together(items)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Together | None:
+    return Together(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 __all__ = [

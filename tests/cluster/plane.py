@@ -144,17 +144,25 @@ class ControlPlane:
         )
 
     def serve(self, crd: Path) -> None:
-        """Apply a CustomResourceDefinition and wait until it is served: `kubectl wait` fails where there are no conditions
-        yet at all. Raises AssertionError.
+        """Apply a CustomResourceDefinition and wait until it is served, and described, which comes later. Raises
+        AssertionError.
         """
-        applied = self.kubectl("apply", "--server-side", "-f", str(crd))
-        assert applied.returncode == 0, applied.stderr
         clock = SystemClock()
         deadline = Deadline.after(clock, 120)
-        wait = ("wait", "--for=condition=Established", "--timeout=60s", "-f", str(crd))
-        while (told := self.kubectl(*wait)).returncode != 0:
-            assert not deadline.expired(), told.stderr
-            clock.sleep(0.2)
+
+        def insist(*arguments: str, tells: str = "") -> None:
+            told = self.kubectl(*arguments)
+            while told.returncode != 0 or tells not in told.stdout:
+                assert not deadline.expired(), told.stderr
+                clock.sleep(0.2)
+                told = self.kubectl(*arguments)
+
+        insist("apply", "--server-side", "-f", str(crd))
+        # (fails where there are no conditions yet at all)
+        insist("wait", "--for=condition=Established", "--timeout=60s", "-f", str(crd))
+        spec = yaml.safe_load(crd.read_text())["spec"]
+        path = f"/openapi/v3/apis/{spec['group']}/{spec['versions'][-1]['name']}"
+        insist("get", "--raw", path, tells=f'"kind":"{spec["names"]["kind"]}"')
 
     def kubeconfig_of(self, namespace: str, service_account: str) -> Path:
         """The kubeconfig of a service account that exists, good for a day: what it does is in the audit log under

@@ -204,7 +204,7 @@ def test_a_pipeline_from_apply_to_delete(operator: Operator, kafka: EmbeddedBrok
     assert operator.get(STATEFUL)["spec"]["replicas"] == 2
 
     # a new start over an unchanged cluster writes nothing
-    CLOCK.sleep(3)
+    _come_to_rest(operator)
     assert operator.stop() == 0
     before, told = len(_writes(operator.plane)), operator.get(PIPELINE)["status"]
     assert before > 10
@@ -305,7 +305,7 @@ def test_a_collector_is_one_attempt_at_a_time(operator: Operator, kafka: Embedde
     operator.eventually(lambda: operator.condition("CollectorReady") == ("True", "Running"))
 
     # nothing to do, nothing written
-    CLOCK.sleep(3)
+    _come_to_rest(operator)
     assert operator.stop() == 0
     before = len(_writes(operator.plane))
     operator.start()
@@ -381,6 +381,20 @@ def _settled(operator: Operator, replicas: int) -> bool:
         and status.get("readyReplicas") == replicas
         and len(status.get("workers", ())) == replicas
     )
+
+
+def _come_to_rest(operator: Operator, seconds: float = 3.0) -> None:
+    """Until nothing has been written for so long."""
+    last, since = -1, CLOCK.monotonic()
+
+    def at_rest() -> bool:
+        nonlocal last, since
+        count = len(_writes(operator.plane))
+        if count != last:
+            last, since = count, CLOCK.monotonic()
+        return CLOCK.monotonic() - since >= seconds
+
+    operator.eventually(at_rest)
 
 
 def _writes(plane: ControlPlane) -> list[str]:
