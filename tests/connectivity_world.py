@@ -51,6 +51,7 @@ class World(ABC):
 
     name: str
     clock: Clock
+    transaction_timeout: float | None = None  # s, at the real broker; None: as workers have it
 
     def __init__(self) -> None:
         self._clients: list[Closable] = []
@@ -210,7 +211,12 @@ class KafkaWorld(World):
         properties = {"topic.metadata.propagation.max.ms": "2000"}
         if buffer is not None:
             properties["queue.buffering.max.messages"] = str(buffer)
-        return ConfluentCluster(self.bootstrap, properties=properties, client_id=client_id)
+        return ConfluentCluster(
+            self.bootstrap,
+            properties=properties,
+            client_id=client_id,
+            transaction_timeout=self.transaction_timeout,
+        )
 
     def stray(self, group: str, topic: str) -> Stray:
         consumer = Consumer(

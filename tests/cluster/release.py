@@ -25,10 +25,15 @@ def install(cluster: Cluster, say: Say, **values: object) -> None:
     images = {"image": products.image("operator", say), "workerImage": products.image("worker", say)}
     cluster.load(list(images.values()), say)
     say("installing the charts")
+    install_resource(cluster)
+    _upgrade(cluster, NAME, {**{key: _image(tag) for key, tag in images.items()}, **values})
+
+
+def install_resource(cluster: Cluster) -> None:
+    """The ConsumerPipeline alone, by its chart; returns when it is served."""
     _upgrade(cluster, f"{NAME}-crds", {})
     established = ("--for=condition=Established", "crd/consumerpipelines.millrace.dev")
     cluster.kubectl("wait", *established, f"--timeout={_SECONDS}s", check=True)
-    _upgrade(cluster, NAME, {**{key: _image(tag) for key, tag in images.items()}, **values})
 
 
 def uninstall(cluster: Cluster) -> None:

@@ -24,7 +24,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from cluster import images, kafka, products
+from cluster import images, kafka, products, release
 from cluster.images import Image
 from cluster.kind import Cluster
 from flights_example import FOLDER, example
@@ -159,9 +159,7 @@ class Pipeline:
 @pytest.fixture
 def flights(kube: Cluster, pods: str, tmp_path: Path) -> Iterator[Pipeline]:
     kube.kubectl("label", "namespace", pods, "pod-security.kubernetes.io/enforce=restricted", check=True)
-    crd = ROOT / "crds" / "millrace.dev_consumerpipelines.yaml"
-    kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(crd), check=True)
-    kube.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(crd), check=True)
+    release.install_resource(kube)
     found = Pipeline(kube, pods, tmp_path)
     code = f"--from-file=flights.py={FOLDER / 'flights.py'}"
     found.kubectl("create", "configmap", "flights-code", code)

@@ -69,6 +69,7 @@ def mortal(request: pytest.FixtureRequest) -> Iterator[MortalMemory | MortalKafk
 
 def test_a_transaction_survives_the_restart_of_its_coordinator(mortal: MortalMemory | MortalKafka) -> None:
     source, output, group = mortal.topic(), mortal.topic(), mortal.fresh("g")
+    mortal.transaction_timeout = 120.0  # on a slow machine the broker is away for longer than workers wait
     producer = mortal.transactional(mortal.fresh("id"))
     producer.begin()
     producer.produce(output, b"before", partition=0)

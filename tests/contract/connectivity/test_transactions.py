@@ -111,6 +111,23 @@ def test_a_second_init_fences_the_first_producer_at_its_next_commit(world: World
     assert world.offsets(group, source) == {0: OffsetAndMetadata(2, "second")}
 
 
+@pytest.mark.parametrize("ends", ["commit", "flush"])
+def test_a_fenced_producer_learns_it_while_its_records_are_delivered(world: World, ends: str) -> None:
+    output, name = world.topic(), world.fresh("id")
+    first = world.transactional(name)
+    first.begin()
+    first.produce(output, b"before", partition=0)
+    first.flush(PATIENCE)
+    world.transactional(name)
+
+    first.produce(output, b"too late", partition=0)
+    with pytest.raises(Fenced):
+        getattr(first, ends)(PATIENCE)
+    with pytest.raises(Fenced):  # for good
+        first.poll()
+    assert world.values(output) == []
+
+
 def test_a_fenced_producer_learns_it_when_it_sends_offsets_in_a_new_transaction(world: World) -> None:
     source, group, name = world.topic(), world.fresh("claims"), world.fresh("id")
     first = world.transactional(name)

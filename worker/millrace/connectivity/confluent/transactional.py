@@ -134,7 +134,7 @@ class ConfluentTransactionalProducer:
 
     def flush(self, timeout: float) -> None:
         self._in_transaction("flush")
-        if self._producer.flush(timeout):
+        if self._flushed(timeout, "flush"):
             raise TimedOut(
                 f"flush: {len(self._producer)} records were not taken in {timeout:g} s", where=self._where
             )
@@ -164,7 +164,7 @@ class ConfluentTransactionalProducer:
     def commit(self, timeout: float) -> None:
         self._in_transaction("commit")
         deadline = Deadline.after(self._clock, timeout)
-        if self._producer.flush(deadline.remaining()):
+        if self._flushed(deadline.remaining(), "commit"):
             raise TransactionAborted(
                 f"commit: {len(self._producer)} records could not be delivered within {timeout:g} s",
                 where=self._where,
@@ -201,6 +201,13 @@ class ConfluentTransactionalProducer:
                 with suppress(KafkaException):
                     self._producer.purge()
             del self._producer
+
+    def _flushed(self, timeout: float, doing: str) -> int:
+        """How many records are not delivered yet."""
+        try:
+            return self._producer.flush(timeout)
+        except KafkaException as error:
+            raise self._failure(native(error), doing) from None
 
     def _alive(self) -> None:
         if self._final is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from confluent_kafka import KafkaError as Native
 from confluent_kafka import KafkaException, Message, Producer
@@ -55,13 +56,16 @@ class ConfluentProducer:
 
     def poll(self) -> None:
         self._check()
-        self._producer.poll(0)
+        try:
+            self._producer.poll(0)
+        except KafkaException as error:
+            raise self._fatal(error, "poll") from None
         self._check()
 
     def flush(self, timeout: float) -> None:
         self._check()
         deadline = Deadline.after(self._clock, timeout)
-        while self._producer.flush(min(_SLICE, deadline.remaining())):
+        while self._flushed(min(_SLICE, deadline.remaining())):
             self._check()
             if deadline.expired():
                 waiting = Native(Native._TIMED_OUT, f"{len(self._producer)} records are not acknowledged")
@@ -81,6 +85,17 @@ class ConfluentProducer:
                 self._producer.purge()
             del self._producer
 
+    def _flushed(self, seconds: float) -> int:
+        try:
+            return self._producer.flush(seconds)
+        except KafkaException as error:
+            raise self._fatal(error, "flush") from None
+
+    def _fatal(self, error: KafkaException, doing: str) -> KafkaError:
+        """A call that serves callbacks raises nothing else: this producer will take and deliver no more."""
+        self._failure = self._failure or self._connection.error(native(error), doing)
+        return self._failure
+
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -94,13 +109,49 @@ class ConfluentProducer:
         self._failure = undelivered(error, message)
 
 
+class NativeProducer(Producer):
+    """librdkafka's, whose calls that serve callbacks raise KafkaException for a fatal error.
+
+    confluent-kafka 2.16 raises it before it calls our error callback, in which the first call then ends in a SystemError,
+    because an exception is set already; that is what would come out, with the KafkaException as its cause.
+    """
+
+    def poll(self, *arguments: Any, **named: Any) -> int:
+        try:
+            return super().poll(*arguments, **named)
+        except SystemError as error:
+            raise _fatal(error) from None
+
+    def flush(self, *arguments: Any, **named: Any) -> int:
+        try:
+            return super().flush(*arguments, **named)
+        except SystemError as error:
+            raise _fatal(error) from None
+
+    def commit_transaction(self, *arguments: Any, **named: Any) -> None:
+        try:
+            super().commit_transaction(*arguments, **named)
+        except SystemError as error:
+            raise _fatal(error) from None
+
+    def abort_transaction(self, *arguments: Any, **named: Any) -> None:
+        try:
+            super().abort_transaction(*arguments, **named)
+        except SystemError as error:
+            raise _fatal(error) from None
+
+
+def _fatal(error: SystemError) -> BaseException:
+    return error.__cause__ if isinstance(error.__cause__, KafkaException) else error
+
+
 def make(settings: Settings, connection: Connection, report: object = None) -> Producer:
     """librdkafka's producer with our callbacks. Raises a KafkaError for settings that it does not take."""
     callbacks: dict[str, object] = {"error_cb": connection.event}
     if report is not None:
         callbacks["on_delivery"] = report
     try:
-        return Producer({**settings, **callbacks}, logger=logger)
+        return NativeProducer({**settings, **callbacks}, logger=logger)
     except KafkaException as error:
         raise bad_setting(error) from None
 
