@@ -48,20 +48,20 @@ class Operator:
         self._work = threading.Lock()  # held while the doubles do anything
         self._thread = threading.Thread(target=self._play, daemon=True)
 
-    def start(self) -> None:
-        self.process = self.start_another("operator.log")
+    def start(self, *arguments: str) -> None:
+        self.process = self.start_another("operator.log", *arguments)
         if not self._thread.is_alive() and not self._end.is_set():
             self._thread.start()
 
-    def start_another(self, log_name: str) -> subprocess.Popen[bytes]:
-        """A process of an operator, that competes for the leadership."""
+    def start_another(self, log_name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """A process of an operator, that competes for the leadership unless it is given a lease of its own."""
         paths = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker", "operator"))
         with (self.directory / log_name).open("ab") as log:
             return subprocess.Popen(
                 [
                     sys.executable, "-m", "millrace_operator.main",
                     "--kubeconfig", str(self.plane.kubeconfig), "--http", "127.0.0.1:0",
-                    "--spark-image", "spark:1",
+                    "--spark-image", "spark:1", *arguments,
                 ],
                 env={**os.environ, "PYTHONPATH": paths, "KUBECONFIG": str(self.plane.kubeconfig)},
                 stdout=log, stderr=log,

@@ -140,6 +140,36 @@ def test_a_bad_pipeline_says_why_and_harms_none(operator: Operator, kafka: Embed
     operator.eventually(lambda: operator.condition("SourceReady", path) == ("False", "BrokerUnreachable"))
 
 
+def test_operators_side_by_side_each_have_the_pipelines_of_their_labels(
+    operator: Operator, kafka: EmbeddedBroker
+) -> None:
+    operator.start("--selector", "team in (air, space)")
+    other = operator.start_another("other.log", "--selector", "team=sea", "--lease", "millrace-sea")
+    try:
+        ours = manifest(kafka)
+        ours["metadata"]["labels"] = {"team": "air"}
+        nobodys = manifest(kafka)
+        nobodys["metadata"]["name"] = "nobodys"
+        assert operator.plane.request("PATCH", PIPELINE.replace("flights", "nobodys"), nobodys).status == 201
+        assert operator.plane.request("PATCH", f"{PIPELINE}?force=true", ours).status == 201
+        operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
+        operator.eventually(lambda: '"leading"' in operator.log("other.log"))
+
+        # it is given to the other one, while neither is stopped
+        ours["metadata"]["labels"] = {"team": "sea"}
+        ours["spec"]["replicas"] = 2
+        operator.plane.request("PATCH", f"{PIPELINE}?force=true", ours)
+        operator.eventually(lambda: _settled(operator, 2))
+        assert operator.stop() == 0
+        ours["spec"]["replicas"] = 4
+        operator.plane.request("PATCH", f"{PIPELINE}?force=true", ours)
+        operator.eventually(lambda: _settled(operator, 4))
+        assert "status" not in operator.get(PIPELINE.replace("flights", "nobodys"))
+    finally:
+        other.kill()
+        other.wait(20)
+
+
 def test_a_collector_is_one_attempt_at_a_time(operator: Operator, kafka: EmbeddedBroker) -> None:
     operator.start()
     whole = collecting(kafka, {"executors": {"instances": 2}})
