@@ -6,6 +6,7 @@ and pass claims at the real broker, one for each pod that there is.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import subprocess
@@ -116,7 +117,10 @@ class Operator:
         )
         while not self._end.wait(0.2):
             with self._work:
-                self._round(cluster)
+                try:
+                    self._round(cluster)
+                except (OSError, http.client.HTTPException):
+                    continue  # the API server did not answer: the next round is another try
         for double in self.doubles.values():
             double.end()
 
@@ -134,10 +138,15 @@ class Operator:
                     topic="flights",
                     claims_group=f"{NAMESPACE}.flights.claims",
                 )
-            try:
-                self.doubles[uid].work(processed=1)
-            except MillraceError:
-                continue  # the next round is another try
+            if not self._works(self.doubles[uid]):
+                self.doubles.pop(uid).end()  # a worker that fails ends, and is started again
+
+    def _works(self, double: WorkerDouble) -> bool:
+        try:
+            double.work(processed=1)
+        except MillraceError:
+            return False
+        return not double.fenced
 
 
 def manifest(broker: EmbeddedBroker, **spec: object) -> dict[str, Any]:

@@ -177,32 +177,36 @@ def test_what_is_in_the_way_is_told_and_leaves_the_pipeline_as_it_was(
     assert operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka)).status == 201
     unmade = editor.offsets("show", "flights")
     assert (unmade.returncode, "has not made the workers" in unmade.stderr) == (ExitCode.USAGE, True)
+
+    operator.start()
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     # nobody stops the workers: no operator is there
+    operator.stop()
     alone = editor.offsets("reset", "flights", "--to", "earliest", "--timeout", 1)
     assert (alone.returncode, "no operator has looked at it" in alone.stderr) == (ExitCode.BUSY, True)
     assert operator.get(PIPELINE)["spec"]["suspend"] is False
-
     operator.start()
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     unclear = editor.offsets("reset", "flights")
     assert (unclear.returncode, "one of --to and --from-group" in unclear.stderr) == (ExitCode.USAGE, True)
     outside = editor.offsets("reset", "flights", "--to", 10**9)
     assert (outside.returncode, "no such offset" in outside.stderr) == (ExitCode.OFFSET_GONE, True)
-    assert operator.get(PIPELINE)["spec"]["suspend"] is False
+    operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
 
     # another one, that never ends
     other = pod_of_another()
     assert operator.plane.request("POST", PODS, other).status == 201
-    busy = editor.offsets("show", "flights")
-    assert (busy.returncode, "another `kubectl millrace offsets`" in busy.stderr) == (ExitCode.BUSY, True)
+    for words in (("show",), ("reset", "--to", "earliest")):
+        busy = editor.offsets(words[0], "flights", *words[1:])
+        assert (busy.returncode, "another `kubectl millrace offsets`" in busy.stderr) == (ExitCode.BUSY, True)
     assert operator.plane.request("DELETE", f"{PODS}/flights.offsets?gracePeriodSeconds=0").status == 200
 
     # who may not make pods can't have one made for her
     viewer = Editor(operator.plane, tmp_path, "viewer", "view")
+    generation = operator.get(PIPELINE)["metadata"]["generation"]
     forbidden = viewer.offsets("reset", "flights", "--to", "earliest")
     assert (forbidden.returncode, "forbidden" in forbidden.stderr) == (ExitCode.CREDENTIALS, True)
-    assert operator.get(PIPELINE)["spec"]["suspend"] is False
-    operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
+    assert operator.get(PIPELINE)["metadata"]["generation"] == generation  # nothing was stopped for it
 
 
 def pod_of_another() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from millrace.cli.kubectl.changes import set_suspend
 from millrace.cli.kubectl.client import Kubectl
-from millrace.cli.kubectl.offsets.errand import send
+from millrace.cli.kubectl.offsets.errand import rehearse, send
 from millrace.cli.kubectl.status import pipeline
 from millrace.cli.kubectl.view import Pipeline
 from millrace.cli.offsets import shown
@@ -63,8 +63,10 @@ def _change(at: Place, action: Literal["reset", "repair"], request: Request, as_
     if request.dry_run:
         answer = _sent(at, one, Errand(action, _idle(one), request))
     else:
+        errand = Errand(action, True, request)
+        rehearse(at.kubectl, one, errand)
         with _stopped(at, one, action) as stopped:
-            answer = _sent(at, stopped, Errand(action, True, request))
+            answer = _sent(at, stopped, errand)
             _still_stopped(at)
     assert answer.changes is not None
     shown.changes(answer.changes, shown.CLUSTER, as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from millrace.cli.kubectl.client import Kubectl, KubectlFailed
@@ -26,14 +27,14 @@ def send(kubectl: Kubectl, pipeline: Pipeline, errand: Errand, deadline: Deadlin
     """Returns what was found or done. Raises MillraceError: what the pod has met with; BUSY if there is another one; FAILED
     if it can't start or does not end in time; KubectlFailed.
     """
-    pod = pod_of(_stateful(kubectl, pipeline), pipeline, errand)
     name = name_of(pipeline)
-    _make(kubectl, name, encoded(pod))
+    _make(kubectl, name, encoded(pod_of(_stateful(kubectl, pipeline), pipeline, errand)))
     try:
         ended = _await_end(kubectl, name, deadline)
         log = kubectl.run("logs", name)
     finally:
-        kubectl.run("delete", "pod", name, "--ignore-not-found", "--wait=false")
+        with suppress(KubectlFailed):  # it ends by itself, and goes with its pipeline or with the next errand
+            kubectl.run("delete", "pod", name, "--ignore-not-found", "--wait=false")
     answer = read_answer(log)
     if answer is None:
         raise _speechless(ended, log)
@@ -41,6 +42,17 @@ def send(kubectl: Kubectl, pipeline: Pipeline, errand: Errand, deadline: Deadlin
         failed = answer.failed
         raise MillraceError(failed.what, where=failed.where, remedy=failed.remedy, code=_code(failed.code))
     return answer
+
+
+def rehearse(kubectl: Kubectl, pipeline: Pipeline, errand: Errand) -> None:
+    """See that the pod might be made (rights, admission, no other one), before anything is stopped for it. Raises as `send`."""
+    pod = encoded(pod_of(_stateful(kubectl, pipeline), pipeline, errand))
+    try:
+        kubectl.run("create", "--dry-run=server", "--filename", "-", stdin=pod)
+    except KubectlFailed as failure:
+        if failure.reason != "AlreadyExists":
+            raise
+        _refuse_busy(kubectl, name_of(pipeline))
 
 
 def _stateful(kubectl: Kubectl, pipeline: Pipeline) -> Tree:
@@ -69,6 +81,12 @@ def _make(kubectl: Kubectl, name: str, pod: str) -> None:
     except KubectlFailed as failure:
         if failure.reason != "AlreadyExists":
             raise
+    _refuse_busy(kubectl, name)
+    kubectl.run("delete", "pod", name, "--ignore-not-found")  # of one that was killed
+    kubectl.run("create", "--filename", "-", stdin=pod)
+
+
+def _refuse_busy(kubectl: Kubectl, name: str) -> None:
     if _phase(_look(kubectl, name)) not in _OVER:
         raise MillraceError(
             "another `kubectl millrace offsets` is at work on this pipeline",
@@ -76,8 +94,6 @@ def _make(kubectl: Kubectl, name: str, pod: str) -> None:
             remedy=f"wait for it; if nobody waits for it any more: kubectl delete pod {name}",
             code=ExitCode.BUSY,
         )
-    kubectl.run("delete", "pod", name, "--ignore-not-found")  # of one that was killed
-    kubectl.run("create", "--filename", "-", stdin=pod)
 
 
 def _await_end(kubectl: Kubectl, name: str, deadline: Deadline) -> Tree:
