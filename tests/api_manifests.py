@@ -122,6 +122,19 @@ VALID: Mapping[str, Mapping[str, object]] = {
             "nodeSelector": {"example.com/disk": "fast"},
             "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoSchedule"}],
             "priorityClassName": "steady",
+            "labels": {"team": "air", "app.kubernetes.io/part-of": "flights", "example.com/empty": ""},
+            "annotations": {"example.com/about": "any text: \u00fc", "sidecar.istio.io/inject": "false"},
+            "affinity": {
+                "required": [
+                    {"key": "topology.kubernetes.io/zone", "values": ["a", "b"]},
+                    {"key": "gpu", "operator": "DoesNotExist"},
+                ],
+                "preferred": [{"weight": 100, "key": "spot", "operator": "NotIn", "values": ["true"]}],
+            },
+            "topologySpread": [
+                {"topologyKey": "kubernetes.io/hostname"},
+                {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "DoNotSchedule"},
+            ],
         },
     },
     "the most replicas": {"spec/replicas": 10_000},
@@ -1576,11 +1589,6 @@ BAD = (
             "    collect ends the chain: move it to the end",
         ),
     ),
-    Bad(
-        "an affinity",
-        {"spec/worker/affinity": {}},
-        (f"spec.worker.affinity: affinity is not available in this version\n    {_LATER}",),
-    ),
     # The workers' pods
     Bad(
         "a quantity without quotes",
@@ -1616,8 +1624,67 @@ BAD = (
         {"spec/worker/volumes": [{"hostPath": {"path": "/"}}]},
         (
             'spec.worker.volumes: unknown key "volumes"\n    known here: image, imagePullSecrets, resources, nodeSelector, '
-            "tolerations, priorityClassName, code, env",
+            "tolerations, priorityClassName, labels, annotations, affinity, topologySpread, code, env",
         ),
+    ),
+    Bad(
+        "a pod that says that it is another's",
+        {"spec/worker/labels": {"millrace.dev/pipeline": "payments", "team": "air"}},
+        (
+            "spec.worker.labels[\"millrace.dev/pipeline\"]: millrace.dev/pipeline is Kubernetes' or Millrace's own\n"
+            "    choose a key of your own domain; of theirs you may set app.kubernetes.io/part-of, app.kubernetes.io/version, "
+            "cluster-autoscaler.kubernetes.io/safe-to-evict",
+        ),
+    ),
+    *(
+        Bad(
+            f"an annotation that confines the pod less, {key}",
+            {"spec/worker/annotations": {key: "unconfined"}},
+            (
+                f"spec.worker.annotations[\"{key}\"]: {key} is Kubernetes' or Millrace's own\n"
+                "    choose a key of your own domain; of theirs you may set app.kubernetes.io/part-of, app.kubernetes.io/version, "
+                "cluster-autoscaler.kubernetes.io/safe-to-evict",
+            ),
+        )
+        for key in (
+            "container.apparmor.security.beta.kubernetes.io/worker",
+            "kubernetes.io/egress-bandwidth",
+            "io.kubernetes.cri-o.userns-mode",
+        )
+    ),
+    Bad(
+        "labels that are none",
+        {"spec/worker/labels": {"a b": "x", "team": "over here!"}},
+        (
+            'spec.worker.labels["a b"]: "a b" is not the key of a label or annotation\n'
+            "    use letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; a domain and '/' may stand "
+            "before",
+            'spec.worker.labels.team: "over here!" is not the value of a label\n'
+            "    use letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, at most 63 characters",
+        ),
+    ),
+    Bad(
+        "a node of no zone",
+        {"spec/worker/affinity": {"required": [{"key": "zone", "operator": "In"}]}},
+        ("spec.worker.affinity.required[0].values: operator In needs values\n    list one or more",),
+    ),
+    Bad(
+        "a label that is there with a value",
+        {"spec/worker/affinity": {"preferred": [{"key": "gpu", "operator": "Exists", "values": ["yes"]}]}},
+        ("spec.worker.affinity.preferred[0].values: operator Exists has no values\n    leave values out",),
+    ),
+    Bad(
+        "workers spread twice over the same",
+        {"spec/worker/topologySpread": [{"topologyKey": "zone"}, {"topologyKey": "zone", "maxSkew": 2}]},
+        (
+            'spec.worker.topologySpread[1].topologyKey: "zone" is the topologyKey of spec.worker.topologySpread[0] already\n'
+            "    give each spread a topologyKey of its own",
+        ),
+    ),
+    Bad(
+        "a whole affinity smuggled in",
+        {"spec/worker/affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}},
+        ('spec.worker.affinity.podAffinity: unknown key "podAffinity"\n    known here: required, preferred',),
     ),
     # Several at once
     Bad(

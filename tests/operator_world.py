@@ -27,7 +27,7 @@ from millrace_api import ConsumerPipeline, InvalidManifest, parse
 from millrace_operator import names
 from millrace_operator.kafka import PipelineKafka
 from millrace_operator.observed import Claim as Claim_
-from millrace_operator.observed import KafkaView, Observed, Resource, Secret, Settings
+from millrace_operator.observed import KafkaView, Observed, Resource, Secret, Settings, Stuck
 from millrace_operator.outcome import Outcome
 from millrace_operator.pods import node_lost_since
 from millrace_operator.reconcile import reconcile
@@ -74,6 +74,7 @@ class World:
             int, int
         ] = {}  # of partitions of which the operator finds more than what was written at first
         self.refused = self.absent = ""
+        self.stuck: tuple[Stuck, ...] = ()
         self.settings = Settings()
         self.view: KafkaView | None = None
         self.writes: list[str] = []
@@ -126,6 +127,7 @@ class World:
             kafka=self.view,
             refused=self.refused,
             absent=self.absent,
+            stuck=self.stuck,
             namespace_ends=self.namespace_ends,
             collector_pods=tuple(copy.deepcopy(list(self.spark.values()))),
             claim=self.claim,

@@ -11,6 +11,7 @@ from millrace_api.cluster_only import cluster_only
 from millrace_api.collect import CollectStage, OnLag, Trigger, Window
 from millrace_api.load import LoadedManifest, load, parse
 from millrace_api.pipeline import API_VERSION, KIND, ConsumerPipeline, ObjectMeta
+from millrace_api.placing import Affinity, NodeRule
 from millrace_api.pods import Amounts, NodeLost, Resources, Toleration
 from millrace_api.problems import InvalidManifest, Problem
 from millrace_api.produce import ProduceStage
@@ -32,6 +33,7 @@ from millrace_api.topic import NewTopic
 __all__ = [
     "API_VERSION",
     "KIND",
+    "Affinity",
     "Amounts",
     "CollectStage",
     "Commit",
@@ -48,6 +50,7 @@ __all__ = [
     "LoadedManifest",
     "NewTopic",
     "NodeLost",
+    "NodeRule",
     "ObjectMeta",
     "OnLag",
     "ParquetSink",

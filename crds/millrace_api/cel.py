@@ -19,7 +19,9 @@ from millrace_api.collect import (
     SHORTEST_TRIGGER,
     SHORTEST_WINDOW,
 )
+from millrace_api.forms import LABEL_KEY
 from millrace_api.gather import LONGEST_HOLD, SHORTEST_HOLD
+from millrace_api.placing import FREE, KEPT_DOMAINS, KEPT_KEYS, KEPT_PREFIX, VALUED
 from millrace_api.pool_rules import RANGES
 from millrace_api.pools import POOL_KINDS
 from millrace_api.rules import (
@@ -82,6 +84,13 @@ def _between(least: str, most: str) -> str:
 def _none_kept() -> str:
     below = " || ".join(f"key.startsWith('{prefix}')" for prefix in KEPT_BELOW)
     return f"self.all(key, !({below} || key in [{', '.join(repr(key) for key in KEPT)}]))"
+
+
+def _own_keys() -> str:
+    domains = "|".join(one.replace(".", "[.]") for one in KEPT_DOMAINS)
+    kept = f"key.matches('^([^/]*[.])?({domains})/') || key.startsWith('{KEPT_PREFIX}') || key in {list(KEPT_KEYS)}"
+    form = f"key.size() <= {LABEL_KEY.max_length} && key.matches('{LABEL_KEY.pattern}')"
+    return f"self.all(key, {form} && (key in {list(FREE)} || !({kept})))"
 
 
 _STAGES: Final = ("spec", "stages")
@@ -213,6 +222,22 @@ RULES: Final[Sequence[CelRule]] = (
         at=("spec", "worker", "env", "*", "name"),
         rule=f"self != '{RESERVED_ENV}'",
         message=f"{RESERVED_ENV} is how a worker gets its index",
+    ),
+    *(
+        CelRule(
+            at=("spec", "worker", field),
+            rule=_own_keys(),
+            message="keys are those of labels, and not Kubernetes' or Millrace's own",
+        )
+        for field in ("labels", "annotations")
+    ),
+    *(
+        CelRule(
+            at=("spec", "worker", "affinity", kind, "*"),
+            rule=f"(!has(self.operator) || self.operator in {list(VALUED)}) == (has(self.values) && self.values.size() > 0)",
+            message=f"{' and '.join(VALUED)} need values, the others have none",
+        )
+        for kind in ("required", "preferred")
     ),
     *(
         CelRule(

@@ -150,6 +150,20 @@ IMAGE: Final = Form(
     "the name of an image with its tag or digest, for example registry.example.com/team/flights:1.4",
 )
 
+_WORD: Final = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+LABEL_KEY: Final = Form(
+    "the key of a label or annotation",
+    rf"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?{_WORD}$",
+    317,
+    "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; a domain and '/' may stand before",
+)
+LABEL_VALUE: Final = Form(
+    "the value of a label",
+    rf"^({_WORD})?$",
+    63,
+    "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, at most 63 characters",
+)
+
 FORMS: Final = {
     form.pattern: form
     for form in (
@@ -172,6 +186,8 @@ FORMS: Final = {
         SPARK_PROPERTY,
         QUANTITY,
         IMAGE,
+        LABEL_KEY,
+        LABEL_VALUE,
     )
 }
 
@@ -208,3 +224,5 @@ SparkProperty = Annotated[
 ]
 Quantity = Annotated[str, Field(pattern=QUANTITY.pattern, max_length=QUANTITY.max_length, min_length=1)]
 Image = Annotated[str, Field(pattern=IMAGE.pattern, max_length=IMAGE.max_length, min_length=1)]
+LabelKey = Annotated[str, Field(pattern=LABEL_KEY.pattern, max_length=LABEL_KEY.max_length, min_length=1)]
+LabelValue = Annotated[str, Field(pattern=LABEL_VALUE.pattern, max_length=LABEL_VALUE.max_length)]

@@ -8,7 +8,6 @@ from millrace_api.problems import PathParts
 
 PLANNED: Final[dict[PathParts, frozenset[str]]] = {
     ("spec",): frozenset({"scaling"}),
-    ("spec", "worker"): frozenset({"labels", "annotations", "affinity", "topologySpread"}),
 }
 
 

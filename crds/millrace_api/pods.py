@@ -11,12 +11,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from millrace_api.forms import DnsSubdomain, Duration, Image, Quantity
+from millrace_api.forms import DnsSubdomain, Duration, Image, LabelKey, LabelValue, Quantity
 from millrace_api.model import Model
+from millrace_api.placing import MOST_KEYS, Affinity, Spread
 from millrace_api.times import duration_seconds
 
-LabelKey = Annotated[str, Field(max_length=317)]
-LabelValue = Annotated[str, Field(max_length=63)]
+_Key = Annotated[str, Field(max_length=317)]
+_Value = Annotated[str, Field(max_length=63)]
+AnnotationValue = Annotated[str, Field(max_length=4096)]
 
 
 class Amounts(Model):
@@ -42,13 +44,11 @@ class Resources(Model):
 class Toleration(Model):
     """A taint of nodes that the workers don't mind."""
 
-    key: LabelKey | None = Field(
-        default=None, description="Key of the taint; absent: any, with operator Exists."
-    )
+    key: _Key | None = Field(default=None, description="Key of the taint; absent: any, with operator Exists.")
     operator: Literal["Exists", "Equal"] = Field(
         default="Equal", description="Equal (default): the value must be equal; Exists: any value."
     )
-    value: LabelValue | None = Field(default=None, description="Value of the taint.")
+    value: _Value | None = Field(default=None, description="Value of the taint.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
         default=None, description="Effect of the taint; absent: any."
     )
@@ -91,7 +91,7 @@ class PodFields(Model):
     resources: Resources | None = Field(
         default=None, description="CPU and memory of each worker. Default: none asked for, no limit."
     )
-    node_selector: Mapping[LabelKey, LabelValue] = Field(
+    node_selector: Mapping[_Key, _Value] = Field(
         default_factory=dict, max_length=16, description="Labels that a node must have to run workers."
     )
     tolerations: Annotated[
@@ -100,4 +100,32 @@ class PodFields(Model):
     ] = Field(default=(), max_length=16, description="Taints of nodes that the workers don't mind.")
     priority_class_name: DnsSubdomain | None = Field(
         default=None, description="PriorityClass of the workers' pods. Default: the cluster's."
+    )
+    labels: Mapping[LabelKey, LabelValue] = Field(
+        default_factory=dict,
+        max_length=MOST_KEYS,
+        description="Labels of the workers' pods, beside Millrace's own. Keys of kubernetes.io, k8s.io and millrace.dev are refused.",
+    )
+    annotations: Mapping[LabelKey, AnnotationValue] = Field(
+        default_factory=dict,
+        max_length=MOST_KEYS,
+        description="Annotations of the workers' pods. Keys of kubernetes.io, k8s.io and millrace.dev are refused.",
+    )
+    affinity: Affinity | None = Field(
+        default=None,
+        description="Nodes that the workers, and a collector's pods, must or should rather run on.",
+    )
+    topology_spread: Annotated[
+        tuple[Spread, ...],
+        Field(
+            strict=False,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["topologyKey"],
+            },
+        ),
+    ] = Field(
+        default=(),
+        max_length=8,
+        description="How evenly the workers are spread over nodes or zones. Each topologyKey once.",
     )

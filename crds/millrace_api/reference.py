@@ -107,6 +107,12 @@ spec:
     nodeSelector: {disk: fast}
     tolerations: [{key: dedicated, operator: Equal, value: streams, effect: NoSchedule}]
     priorityClassName: steady
+    labels: {team: air}
+    annotations: {example.com/cost-centre: "4711"}
+    affinity:
+      required: [{key: topology.kubernetes.io/zone, operator: In, values: [a, b]}]
+      preferred: [{weight: 10, key: example.com/spot, operator: DoesNotExist}]
+    topologySpread: [{topologyKey: topology.kubernetes.io/zone, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}]
   storage: {persistentVolumeClaim: {claimName: flights}}
 ```
 

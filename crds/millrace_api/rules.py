@@ -13,6 +13,7 @@ from typing import Final
 from millrace_api.collect_rules import broken_collect_rules
 from millrace_api.forms import DURATION, START_FROM
 from millrace_api.gather import LONGEST_HOLD, SHORTEST_HOLD
+from millrace_api.placing import broken_placing_rules
 from millrace_api.pool_rules import RANGES, broken_pool_rules
 from millrace_api.problems import PathParts, Problem, path_text
 from millrace_api.stages import (
@@ -53,6 +54,8 @@ def broken_rules(manifest: Tree) -> Iterator[Problem]:
         for kind in GATHER_KINDS:
             yield from _range(manifest, (*_stage(index), kind, "interval"), SHORTEST_HOLD, LONGEST_HOLD)
     yield from _reserved_variables(manifest)
+    for parts, message, remedy in broken_placing_rules(at(manifest, ("spec", "worker"))):
+        yield _problem(manifest, ("spec", "worker", *parts), message, remedy)
     yield from _start_exists(manifest)
     for index, stage in _stages(manifest):
         for parts, message, remedy in broken_collect_rules(stage.get("collect")):
@@ -78,22 +81,23 @@ def _one_kind(manifest: Tree) -> Iterator[Problem]:
 def _unique_names(manifest: Tree) -> Iterator[Problem]:
     yield from _unique(manifest, ("spec", "stages"), "stage")
     yield from _unique(manifest, ("spec", "worker", "env"), "variable")
+    yield from _unique(manifest, ("spec", "worker", "topologySpread"), "spread", key="topologyKey")
     for index, _ in _stages(manifest):
         yield from _unique(manifest, (*_stage(index), "produce", "headers"), "header")
 
 
-def _unique(manifest: Tree, place: PathParts, what: str) -> Iterator[Problem]:
+def _unique(manifest: Tree, place: PathParts, what: str, *, key: str = "name") -> Iterator[Problem]:
     first: dict[str, int] = {}
     for index, item in enumerate(items(at(manifest, place))):
-        name = get(item, "name")
+        name = get(item, key)
         if not isinstance(name, str):
             continue
         if name in first:
             yield _problem(
                 manifest,
-                (*place, index, "name"),
-                f'"{name[:253]}" is the name of {path_text((*place, first[name]))} already',
-                f"give each {what} a name of its own",
+                (*place, index, key),
+                f'"{name[:253]}" is the {key} of {path_text((*place, first[name]))} already',
+                f"give each {what} a {key} of its own",
             )
         else:
             first[name] = index

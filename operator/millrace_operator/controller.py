@@ -39,6 +39,7 @@ from millrace_operator.reconcile import reconcile
 from millrace_operator.recorder import Recorder
 from millrace_operator.resources import claim_of, code_of, resource_of, secret_of, secret_values
 from millrace_operator.seal import Seal
+from millrace_operator.standstill import Standstill
 from millrace_operator.work_queue import Key
 
 ConnectKafka = Callable[[ConsumerPipeline, Mapping[str, str] | None], KafkaCluster]
@@ -73,6 +74,7 @@ class Controller:
         self._connect, self._clock, self._settings, self._threads = connect, clock, settings, threads
         self._seal = seal
         self._absent = AbsentPods(cluster, clock, settings.not_created_after)
+        self._standstill = Standstill(clock)
         self._recorder = Recorder(cluster, clock)
         self._memory: dict[Key, _Memory] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -104,6 +106,7 @@ class Controller:
         return 0.0 if outcome.kafka is not None and outcome.kafka.why == "act" else outcome.requeue_after
 
     async def close(self) -> None:
+        self._standstill.close()
         for key in list(self._memory):
             self._forget(key)
         await asyncio.sleep(0)
@@ -123,6 +126,7 @@ class Controller:
                 name = spec.kafka.credentials.secret_ref.name
                 secret = await self._cluster.get(SECRETS, resource.namespace, name)
         memory = self._memory.get(key)
+        view = memory.view if memory is not None and memory.of[0] == resource.uid else None
         children_, pods = self._cache.children(key, resource.uid), self._cache.pods(key, names.WORKER)
         stateful = children_.get(("StatefulSet", resource.name))
         observed = Observed(
@@ -136,7 +140,8 @@ class Controller:
             nodes_lost=dict(self._cache.nodes_lost),
             code=code,
             secret=secret_of(secret, self._seal),
-            kafka=memory.view if memory is not None and memory.of[0] == resource.uid else None,
+            kafka=view,
+            stuck=self._standstill.look(key, view, pods, _stages(resource)),
             namespace_ends=resource.deleted is not None and await self._namespace_ends(resource.namespace),
         )
         return observed, secret
@@ -189,6 +194,7 @@ class Controller:
 
     def _forget(self, key: Key) -> None:
         self._absent.forget(key)
+        self._standstill.forget(key)
         memory = self._memory.pop(key, None)
         if memory is not None:  # not waited for: a client may take its time to close
             closing = asyncio.create_task(self._threads.close(memory.kafka))
@@ -240,6 +246,11 @@ _LEVELS = {"info": 20, "warning": 30}
 
 def _collects(pipeline: ConsumerPipeline) -> bool:
     return any(stage.collect is not None for stage in pipeline.spec.stages)
+
+
+def _stages(resource: Resource) -> frozenset[str]:
+    pipeline = resource.pipeline
+    return frozenset(stage.name for stage in pipeline.spec.stages) if pipeline is not None else frozenset()
 
 
 def _replaced(status: Tree, resource: Resource) -> Tree:

@@ -60,7 +60,9 @@ def course(view: KafkaView | None, crew: Crew, wanted: int) -> Course:
     try:
         examine(identity, epoch, claims, view.mirror)
     except (ClaimLost, ForeignClaim):
-        return Course(fleet.scale, None, KafkaWork(wanted, fleet, "examine"))
+        # where none is wanted they may end all the same: what still names them is passed on for them (R5), if ever
+        scale = fleet.scale if wanted else 0
+        return Course(scale, None, KafkaWork(wanted, fleet, "examine"))
     # before the topic can be described again it has as many partitions as it had
     partitions = max(view.partitions, epoch.partitions)
     step = next_step(identity, epoch, claims, replicas=wanted, partitions=partitions, fleet=fleet)

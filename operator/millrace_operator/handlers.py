@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import kopf
 
 from millrace_api.tree import Tree
-from millrace_operator.objects import PIPELINES, text
+from millrace_operator.objects import PIPELINES, mapping, text
+from millrace_operator.selector import Selector
 from millrace_operator.work_queue import Key
+
+EVERYTHING: Final = Selector()
 
 
 class Pipelines(dict[Key, Tree]):
@@ -23,9 +26,9 @@ class Pipelines(dict[Key, Tree]):
 
 
 def registry(
-    pipelines: Pipelines, changed: Callable[[Key], None], kubeconfig: Path | None
+    pipelines: Pipelines, changed: Callable[[Key], None], kubeconfig: Path | None, mine: Selector = EVERYTHING
 ) -> kopf.OperatorRegistry:
-    """kopf's handlers, of this operator and no other."""
+    """kopf's handlers, of this operator and no other. mine: what it does not select is another's, or nobody's."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=handlers)
@@ -50,7 +53,8 @@ def registry(
     async def _seen(event: kopf.RawEvent, **_: Any) -> None:
         tree: Tree = dict(event["object"])
         key = (text(tree, "metadata", "namespace"), text(tree, "metadata", "name"))
-        if event["type"] == "DELETED":
+        labels = {str(label): str(value) for label, value in mapping(tree, "metadata", "labels").items()}
+        if event["type"] == "DELETED" or not mine.selects(labels):
             pipelines.pop(key, None)
         else:
             pipelines[key] = tree

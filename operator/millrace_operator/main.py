@@ -33,6 +33,7 @@ from millrace_operator.kafka import Threads
 from millrace_operator.leader import Leadership
 from millrace_operator.logs import configure
 from millrace_operator.observed import Settings
+from millrace_operator.selector import Selector
 from millrace_operator.work_queue import WorkQueue
 
 
@@ -42,6 +43,7 @@ class Options:
 
     kubeconfig: Path | None = None
     namespace: str = ""
+    selector: Selector = handlers.EVERYTHING
     image: str = ""
     spark_image: str = ""
     lease_namespace: str = "default"
@@ -60,6 +62,10 @@ def _command(
         Path | None, typer.Option(envvar="KUBECONFIG", help="To reach the API server from outside a pod.")
     ] = None,
     namespace: Annotated[str, typer.Option(help="Work in this namespace only.", show_default="all")] = "",
+    selector: Annotated[
+        str,
+        typer.Option(help="Work on pipelines with these labels only: team=air,!legacy.", show_default="all"),
+    ] = "",
     worker_image: Annotated[
         str, typer.Option(envvar="MILLRACE_WORKER_IMAGE", help="Image of workers whose manifest names none.")
     ] = "",
@@ -83,10 +89,15 @@ def _command(
     ] = 180.0,
 ) -> None:
     """Make the ConsumerPipelines of a cluster run."""
+    try:
+        mine = Selector.parse(selector)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--selector") from error
     configure()
     options = Options(
         kubeconfig,
         namespace,
+        mine,
         worker_image,
         spark_image,
         lease_namespace,
@@ -155,7 +166,7 @@ async def _work(options: Options, cluster: RealCluster, health: Health, stop: as
         queue = WorkQueue(controller.reconcile_one, concurrency=options.concurrency)
         cache.tell(queue.add)
         health.queue = queue
-        registry = handlers.registry(pipelines, queue.add, options.kubeconfig)
+        registry = handlers.registry(pipelines, queue.add, options.kubeconfig, options.selector)
         async with asyncio.TaskGroup() as group:
             group.create_task(leadership.keep())
             group.create_task(_never_ends(filling))

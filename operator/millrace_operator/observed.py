@@ -61,6 +61,16 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Stuck:
+    """A stage of a worker that has been in one call for too long, as the worker tells: it began with this message."""
+
+    index: int
+    stage: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why Kafka could not be looked at, or what the look brought to light, in the parts of a MillraceError."""
 
@@ -132,6 +142,7 @@ class Observed:
     kafka: None: not looked at yet.
     claim: the one that the storage names; None: it is not there, or none is named.
     refused: why the API server took a child not as it should be, at the last attempt; "": it took all.
+    stuck: workers that say so of a stage, by index; only those that stand still are asked.
     absent: why pods of the StatefulSet don't come into being; "": they do, or nobody knows.
     namespace_ends: the namespace is being deleted.
     """
@@ -146,6 +157,7 @@ class Observed:
     kafka: KafkaView | None = None
     refused: str = ""
     absent: str = ""
+    stuck: tuple[Stuck, ...] = ()
     namespace_ends: bool = False
     collector_pods: tuple[Tree, ...] = ()
     claim: Claim | None = None

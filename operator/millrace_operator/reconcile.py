@@ -167,7 +167,7 @@ def _objects(
     published = observed.kafka is not None and observed.kafka.epoch is not None
     there = ("StatefulSet", resource.name) in observed.children
     obsolete: tuple[Deletion, ...] = ()
-    if inputs is not None and (there or (published and way.scale > 0)):
+    if inputs is not None and (there or published):
         workers = children.workers(
             resource,
             pipeline,

@@ -9,7 +9,7 @@ from millrace.errors import ExitCode
 from millrace_api import ConsumerPipeline
 from millrace_operator.collector import Collecting
 from millrace_operator.course import Course
-from millrace_operator.observed import KafkaView, Observed
+from millrace_operator.observed import KafkaView, Observed, Stuck
 from millrace_operator.pods import Crew
 from millrace_operator.status import Verdict
 
@@ -94,7 +94,7 @@ def verdicts(
     else:
         found.append(Verdict("Ready", "False", bad.reason, bad.message))
     found += parts
-    found += _degraded(view, crew, absent)
+    found += _degraded(observed, crew, absent)
     if stalled is not None:
         found.append(stalled)
     elif not settled:
@@ -152,19 +152,33 @@ def _refusal(said: str, otherwise: str) -> str:
     return "QuotaExceeded" if "exceeded quota" in said else otherwise
 
 
-def _degraded(view: KafkaView | None, crew: Crew, absent: tuple[str, str] | None) -> Iterator[Verdict]:
+def _degraded(observed: Observed, crew: Crew, absent: tuple[str, str] | None) -> Iterator[Verdict]:
+    view = observed.kafka
     if crew.troubles and crew.ready:
         worst = crew.troubles[0]
         message = f"worker {worst.index}: {worst.message}; its partitions wait, the others go on"
         yield Verdict("Degraded", "True", worst.reason, message)
     elif absent is not None and crew.ready:
         yield Verdict("Degraded", "True", absent[0], f"some workers can't be made: {absent[1]}")
+    elif observed.stuck:
+        yield Verdict("Degraded", "True", "StageStuck", _stuck(observed.stuck))
     elif view is not None and view.strays:
         message = (
             f"{', '.join(view.strays[:3])[:200]} is subscribed in the pipeline's group; it disturbs nothing but what lag "
             "tools show; let it use a group of its own"
         )
         yield Verdict("Degraded", "True", "StraySubscriber", message)
+
+
+def _stuck(found: Sequence[Stuck]) -> str:
+    """Without figures that change while it lasts."""
+    first = found[0]
+    others = [str(one.index) for one in found[1:]]
+    more = f"; so is worker {', '.join(others[:10])}" if others else ""
+    return (
+        f"worker {first.index}: stage {first.stage} is stuck in a call at partition {first.partition}, offset {first.offset}; "
+        f"that partition waits. Its log has the stack{more}"
+    )
 
 
 def _stalled(view: KafkaView | None, job: Collecting) -> Verdict | None:

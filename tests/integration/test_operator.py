@@ -1,17 +1,8 @@
-"""The operator as a process of its own: a real API server with controllers and kwok's pods, and a real broker.
-
-No worker really runs: kwok claims that pods do. What workers do for the protocol is done by `WorkerDouble`s, which hold
-and pass claims at the real broker, one for each pod that there is.
-"""
+"""The operator as a process, from apply to delete (see `operator_process` for what is real and what is not)."""
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,135 +13,26 @@ from confluent_kafka.admin import AdminClient
 
 from cluster.plane import ControlPlane
 from cluster_claim import make_claim
-from millrace.clock import Deadline, SystemClock
-from millrace.connectivity.confluent import ConfluentCluster
-from millrace.connectivity.ports import TimedOut
-from millrace.errors import MillraceError
 from millrace.local.broker.embedded import EmbeddedBroker
-from millrace.ownership.epoch import Epoch
-from worker_double import WorkerDouble
+from operator_process import (
+    CLOCK,
+    EPOCH,
+    NAMESPACE,
+    PIPELINE,
+    PODS,
+    ROOT,
+    STATEFUL,
+    Operator,
+    manifest,
+    prepare,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
-NAMESPACE = "air"
-PIPELINE = f"/apis/millrace.dev/v1alpha1/namespaces/{NAMESPACE}/consumerpipelines/flights"
-STATEFUL = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets/flights"
-EPOCH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/flights-epoch"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 CLAIMS = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
 ROLE = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/flights.driver"
-WORKERS = f"{PODS}?labelSelector=app.kubernetes.io/component%3Dworker"
 DRIVERS = f"{PODS}?labelSelector=app.kubernetes.io/component%3Ddriver"
 SMALL = {"driver": {"memory": "1Gi"}}
-CLOCK = SystemClock()
-
-
-class Operator:
-    """The process, and the doubles of the workers on a thread."""
-
-    def __init__(self, plane: ControlPlane, broker: EmbeddedBroker, directory: Path) -> None:
-        self.plane, self.broker, self.directory = plane, broker, directory
-        self.process: subprocess.Popen[bytes] | None = None
-        self.doubles: dict[str, WorkerDouble] = {}
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._play, daemon=True)
-
-    def start(self) -> None:
-        self.process = self.start_another("operator.log")
-        if not self._thread.is_alive() and not self._end.is_set():
-            self._thread.start()
-
-    def start_another(self, log_name: str) -> subprocess.Popen[bytes]:
-        """A process of an operator, that competes for the leadership."""
-        paths = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker", "operator"))
-        with (self.directory / log_name).open("ab") as log:
-            return subprocess.Popen(
-                [
-                    sys.executable, "-m", "millrace_operator.main",
-                    "--kubeconfig", str(self.plane.kubeconfig), "--http", "127.0.0.1:0",
-                    "--spark-image", "spark:1",
-                ],
-                env={**os.environ, "PYTHONPATH": paths, "KUBECONFIG": str(self.plane.kubeconfig)},
-                stdout=log, stderr=log,
-            )  # fmt: skip
-
-    def stop(self, *, kill: bool = False) -> int:
-        assert self.process is not None
-        if kill:
-            self.process.kill()
-        else:
-            self.process.terminate()
-        return self.process.wait(40)
-
-    def close(self) -> None:
-        self._end.set()
-        self._thread.join(20)
-        if self.process is not None and self.process.poll() is None:
-            self.stop(kill=True)
-
-    def log(self, name: str = "operator.log") -> str:
-        return (self.directory / name).read_text()
-
-    def get(self, path: str) -> dict[str, Any]:
-        return self.plane.request("GET", path).body
-
-    def condition(self, kind: str, path: str = PIPELINE) -> tuple[str, str]:
-        for condition in self.get(path).get("status", {}).get("conditions", []):
-            if condition["type"] == kind:
-                return condition["status"], condition["reason"]
-        return "", ""
-
-    def eventually(self, what: Callable[[], bool], seconds: float = 90.0) -> None:
-        deadline = Deadline.after(CLOCK, seconds)
-        while not what():
-            if deadline.expired():
-                status = json.dumps(self.get(PIPELINE).get("status", {}), indent=1)
-                raise AssertionError(f"it never was so\n{status}\n{self.log()[-4000:]}")
-            CLOCK.sleep(0.2)
-
-    def _epoch(self) -> Epoch | None:
-        data = self.get(EPOCH).get("data")
-        return Epoch.decode(data["epoch.json"]) if data else None
-
-    def _play(self) -> None:
-        cluster = ConfluentCluster(
-            self.broker.bootstrap, credentials=None, properties={}, client_id="doubles"
-        )
-        while not self._end.wait(0.2):
-            there = {pod["metadata"]["uid"]: pod for pod in self.get(WORKERS).get("items", [])}
-            for uid in [uid for uid in self.doubles if uid not in there]:
-                self.doubles.pop(uid).end()
-            for uid, pod in there.items():
-                if uid not in self.doubles:
-                    index = int(pod["metadata"]["name"].rpartition("-")[2])
-                    self.doubles[uid] = WorkerDouble(
-                        cluster,
-                        self._epoch,
-                        index,
-                        topic="flights",
-                        claims_group=f"{NAMESPACE}.flights.claims",
-                    )
-                try:
-                    self.doubles[uid].work(processed=1)
-                except MillraceError:
-                    continue  # the next round is another try
-        for double in self.doubles.values():
-            double.end()
-
-
-def manifest(broker: EmbeddedBroker, **spec: object) -> dict[str, Any]:
-    """The workers' part of the flights."""
-    found = yaml.safe_load((ROOT / "examples" / "flights" / "pipeline.yaml").read_text())
-    found["metadata"] = {"name": "flights", "namespace": NAMESPACE}
-    found["spec"]["stages"] = [stage for stage in found["spec"]["stages"] if "collect" not in stage]
-    found["spec"]["kafka"] = {"bootstrapServers": broker.bootstrap}
-    del found["spec"]["source"]["groupId"]
-    found["spec"] |= {
-        "worker": {"image": "flights:1", "code": {"configMapRef": {"name": "flights-code"}}},
-        **spec,
-    }
-    return dict(found)
 
 
 @pytest.fixture
@@ -158,32 +40,10 @@ def operator(
     start_plane: Callable[..., ControlPlane], kafka: EmbeddedBroker, tmp_path: Path
 ) -> Iterator[Operator]:
     plane = start_plane(pods=True)
-    crd = ROOT / "crds" / "millrace.dev_consumerpipelines.yaml"
-    plane.serve(crd)
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
-    code = {"metadata": {"name": "flights-code"}, "data": {"flights.py": "def score(value): return value"}}
-    plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", code)
-    _forget_claims(kafka)
+    prepare(plane, kafka)
     found = Operator(plane, kafka, tmp_path)
     yield found
     found.close()
-
-
-def _forget_claims(kafka: EmbeddedBroker) -> None:
-    """Of the pipeline that the test before had, whose claims are another's to this one."""
-    admin = ConfluentCluster(kafka.bootstrap, client_id="between-tests").admin()
-    deadline = Deadline.after(CLOCK, 60)
-    for group in (f"{NAMESPACE}.flights.claims", f"{NAMESPACE}.flights"):
-        while True:
-            try:
-                admin.delete_group(group, 30.0)
-                break
-            except TimedOut:  # a fresh broker's coordinator is still loading
-                if deadline.expired():
-                    raise
-                CLOCK.sleep(0.2)
-    admin.close()
 
 
 def test_a_pipeline_from_apply_to_delete(operator: Operator, kafka: EmbeddedBroker) -> None:
@@ -278,6 +138,36 @@ def test_a_bad_pipeline_says_why_and_harms_none(operator: Operator, kafka: Embed
 
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     operator.eventually(lambda: operator.condition("SourceReady", path) == ("False", "BrokerUnreachable"))
+
+
+def test_operators_side_by_side_each_have_the_pipelines_of_their_labels(
+    operator: Operator, kafka: EmbeddedBroker
+) -> None:
+    operator.start("--selector", "team in (air, space)")
+    other = operator.start_another("other.log", "--selector", "team=sea", "--lease", "millrace-sea")
+    try:
+        ours = manifest(kafka)
+        ours["metadata"]["labels"] = {"team": "air"}
+        nobodys = manifest(kafka)
+        nobodys["metadata"]["name"] = "nobodys"
+        assert operator.plane.request("PATCH", PIPELINE.replace("flights", "nobodys"), nobodys).status == 201
+        assert operator.plane.request("PATCH", f"{PIPELINE}?force=true", ours).status == 201
+        operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
+        operator.eventually(lambda: '"leading"' in operator.log("other.log"))
+
+        # it is given to the other one, while neither is stopped
+        ours["metadata"]["labels"] = {"team": "sea"}
+        ours["spec"]["replicas"] = 2
+        operator.plane.request("PATCH", f"{PIPELINE}?force=true", ours)
+        operator.eventually(lambda: _settled(operator, 2))
+        assert operator.stop() == 0
+        ours["spec"]["replicas"] = 4
+        operator.plane.request("PATCH", f"{PIPELINE}?force=true", ours)
+        operator.eventually(lambda: _settled(operator, 4))
+        assert "status" not in operator.get(PIPELINE.replace("flights", "nobodys"))
+    finally:
+        other.kill()
+        other.wait(20)
 
 
 def test_a_collector_is_one_attempt_at_a_time(operator: Operator, kafka: EmbeddedBroker) -> None:

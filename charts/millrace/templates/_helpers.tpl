@@ -61,6 +61,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.watch.namespace }}
 - --namespace={{ . }}
 {{- end }}
+{{- with .Values.watch.selector }}
+- {{ printf "--selector=%s" . | quote }}
+{{- end }}
 {{- end }}
 
 {{- /* What the operator does where its pipelines are. */}}

@@ -22,7 +22,18 @@ _OPERATORS_OWN: Final = frozenset({"replicas", "suspend", "deletionPolicy", "nod
 _OF_SPARKS_PODS: Final = frozenset({"image", "driver", "executors"})
 _OF_THE_COLLECTOR: Final = frozenset({"spark", "trigger"})  # in its stage
 _OF_PODS: Final = frozenset(
-    {"image", "imagePullSecrets", "resources", "nodeSelector", "tolerations", "priorityClassName", "env"}
+    {
+        *(
+            "image",
+            "imagePullSecrets",
+            "resources",
+            "nodeSelector",
+            "tolerations",
+            "priorityClassName",
+            "env",
+        ),
+        *("labels", "annotations", "affinity", "topologySpread"),
+    }
 )
 
 

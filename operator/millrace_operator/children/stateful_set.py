@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from millrace_api import Amounts, ConsumerPipeline, Worker
+from millrace_api import Affinity, Amounts, ConsumerPipeline, NodeRule, Worker
 from millrace_api.pipeline import RESTARTED
 from millrace_api.tree import Tree
 from millrace_operator import names
@@ -35,7 +35,7 @@ def stateful_set(
     credentials: str,
 ) -> Tree:
     """`manifest`, `code`: names of ConfigMaps. `credentials`: mark of the Secret: another one rolls."""
-    name = pipeline.metadata.name
+    name, worker = pipeline.metadata.name, pipeline.spec.worker or _NOTHING
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -49,8 +49,8 @@ def stateful_set(
             "selector": {"matchLabels": dict(names.selector(name))},
             "template": {
                 "metadata": {
-                    "labels": dict(names.labels(name)),
-                    **_annotations(pipeline, credentials),
+                    "labels": {**worker.labels, **names.labels(name)},
+                    **_annotations(pipeline, worker, credentials),
                 },
                 "spec": _pod(pipeline, image, manifest, code),
             },
@@ -58,11 +58,13 @@ def stateful_set(
     }
 
 
-def _annotations(pipeline: ConsumerPipeline, credentials: str) -> Mapping[str, Mapping[str, str]]:
-    """What rolls the workers although nothing else of them has changed."""
+def _annotations(
+    pipeline: ConsumerPipeline, worker: Worker, credentials: str
+) -> Mapping[str, Mapping[str, str]]:
+    """The author's, and what rolls the workers although nothing else of them has changed."""
     restarted = pipeline.metadata.annotations.get(RESTARTED, "")
     given = {names.CREDENTIALS: credentials, RESTARTED: restarted}
-    annotations = {key: value for key, value in given.items() if value}
+    annotations = {**worker.annotations, **{key: value for key, value in given.items() if value}}
     return {"annotations": annotations} if annotations else {}
 
 
@@ -86,7 +88,7 @@ def _pod(pipeline: ConsumerPipeline, image: str, manifest: str, code: str | None
         ],
         "volumes": volumes,
     }
-    return {**pod, **placement(worker)}
+    return {**pod, **placement(worker), **_spread(pipeline.metadata.name, worker)}
 
 
 def placement(worker: Worker) -> Mapping[str, object]:
@@ -102,7 +104,43 @@ def placement(worker: Worker) -> Mapping[str, object]:
         ]
     if worker.priority_class_name:
         found["priorityClassName"] = worker.priority_class_name
+    if worker.affinity is not None and (nodes := _node_affinity(worker.affinity)):
+        found["affinity"] = {"nodeAffinity": nodes}
     return found
+
+
+def _node_affinity(affinity: Affinity) -> Mapping[str, object]:
+    found: dict[str, object] = {}
+    if affinity.required:
+        term = {"matchExpressions": [_expression(rule) for rule in affinity.required]}
+        found["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [term]}
+    if affinity.preferred:
+        found["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": rule.weight, "preference": {"matchExpressions": [_expression(rule)]}}
+            for rule in affinity.preferred
+        ]
+    return found
+
+
+def _expression(rule: NodeRule) -> Tree:
+    values = {"values": list(rule.values)} if rule.values else {}
+    return {"key": rule.key, "operator": rule.operator, **values}
+
+
+def _spread(pipeline: str, worker: Worker) -> Mapping[str, object]:
+    """Of the workers among themselves."""
+    if not worker.topology_spread:
+        return {}
+    constraints = [
+        {
+            "topologyKey": one.topology_key,
+            "maxSkew": one.max_skew,
+            "whenUnsatisfiable": one.when_unsatisfiable,
+            "labelSelector": {"matchLabels": dict(names.selector(pipeline))},
+        }
+        for one in worker.topology_spread
+    ]
+    return {"topologySpreadConstraints": constraints}
 
 
 def _container(

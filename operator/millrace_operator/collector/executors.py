@@ -14,7 +14,7 @@ from typing import Final
 from millrace_api import ConsumerPipeline, Driver, Executors
 from millrace_api.tree import Tree
 from millrace_operator import names
-from millrace_operator.objects import amount
+from millrace_operator.objects import amount, mapping
 
 CONTAINER: Final = "executor"
 TEMPLATE: Final = "executor.yaml"
@@ -93,7 +93,8 @@ def template(
     if together:
         drivers = {names.PIPELINE: pipeline.metadata.name, names.COMPONENT: names.DRIVER}
         term = {"labelSelector": {"matchLabels": drivers}, "topologyKey": "kubernetes.io/hostname"}
-        spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        spec["affinity"] = {**mapping(placement, "affinity"), **near}
     labels = dict(names.labels(pipeline.metadata.name, names.EXECUTOR))
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": labels}, "spec": spec}
 

@@ -29,6 +29,10 @@ def test_all_that_is_about_pods_and_nodes_is_named() -> None:
         "spec.worker.nodeSelector",
         "spec.worker.tolerations",
         "spec.worker.priorityClassName",
+        "spec.worker.labels",
+        "spec.worker.annotations",
+        "spec.worker.affinity",
+        "spec.worker.topologySpread",
     ]
 
 

@@ -160,7 +160,7 @@ class TestTheSchema:
     def test_describes_every_field(self) -> None:
         for path, node in nodes():
             if not path.startswith("metadata") and not path.endswith(
-                (".*", "groupBy.[]", "partitionBy.[]", "key.[]", "exceptions.[]")
+                (".*", "groupBy.[]", "partitionBy.[]", "key.[]", "exceptions.[]", "values.[]")
             ):
                 assert node.get("description"), path
 
@@ -186,6 +186,7 @@ class TestTheSchema:
             "spec.stages.[].produce.headers": ["name"],
             "spec.worker.env": ["name"],
             "spec.worker.imagePullSecrets": ["name"],
+            "spec.worker.topologySpread": ["topologyKey"],
             "status.collector.attempts": ["number"],
             "status.conditions": ["type"],
             "status.topics": ["name"],

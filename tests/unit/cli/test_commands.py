@@ -144,7 +144,9 @@ def test_dead_letters_are_looked_for_on_the_broker_of_the_last_run(pipeline: Pat
     name = load(pipeline.read_text()).pipeline.metadata.name
     state = StateDirectory(pipeline.parent / ".millrace" / name)
     state.create()
-    state.write_record(RunRecord("u", name, "g", "numbers", "external", bootstrap="127.0.0.1:1"))
+    state.write_record(
+        RunRecord("u", name, f"default.{name}", "numbers", "external", bootstrap="127.0.0.1:1")
+    )
     done = millrace("dlq", "list", pipeline, cwd=pipeline.parent)
     assert done.returncode == 5
     assert "127.0.0.1:1" in done.stderr

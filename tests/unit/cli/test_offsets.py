@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from millrace.cli.offsets import shown
-from millrace.cli.offsets.commands import (
-    Place,
-    Request,
-    parse_partitions,
-    parse_position,
-    repair,
-    reset,
-    show,
-)
+from millrace.cli.offsets.answers import changes_of, offsets_of
+from millrace.cli.offsets.commands import Place, repair, reset, show
+from millrace.cli.offsets.requests import Request, parse_partitions, parse_position
+from millrace.cli.offsets.work import check_again
 from millrace.clock import VirtualClock
 from millrace.connectivity.memory import MemoryBroker
 from millrace.connectivity.ports import Cluster, OffsetAndMetadata, Span
@@ -111,7 +106,8 @@ def test_partitions() -> None:
 
 
 def test_each_partition_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {row.partition: row for row in shown.rows(sight())}
+    found = offsets_of(sight(), running=False)
+    rows = {row.partition: row for row in found.partitions}
     assert [rows[p].standing for p in range(5)] == [
         "ours",
         "ours",
@@ -120,11 +116,11 @@ def test_each_partition_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]
         "unclaimed",
     ]
     assert (rows[0].difference, rows[0].lag, rows[3].uid, rows[3].lag) == (-4, 3, "v", None)
-    shown.stand(sight(), None, as_json=False)
+    shown.offsets(found, shown.LOCAL, as_json=False)
     told = capsys.readouterr().out
     for words in ("parked", "worker 0", "-4", "lost", "(v)", "offsets reset --from-group", "offsets repair"):
         assert words in told
-    shown.stand(sight(), 4711, as_json=True)
+    shown.offsets(offsets_of(sight(), running=True), shown.CLUSTER, as_json=True)
     answer = json.loads(capsys.readouterr().out)
     assert (answer["claimsGroup"], answer["running"], len(answer["partitions"])) == ("g.claims", True, 5)
 
@@ -132,7 +128,7 @@ def test_each_partition_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]
 def test_changes_come_with_what_they_lead_to(capsys: pytest.CaptureFixture[str]) -> None:
     seen = sight()
     found = resets(seen.identity, seen.claims, {0: 2, 1: 8})
-    shown.changes("reset", found, seen, PIPELINE, dry_run=False, as_json=False)
+    shown.changes(changes_of("reset", found, seen, PIPELINE, dry_run=False), shown.LOCAL, as_json=False)
     told = capsys.readouterr().out
     for words in (
         "2 partitions set",
@@ -142,7 +138,7 @@ def test_changes_come_with_what_they_lead_to(capsys: pytest.CaptureFixture[str])
     ):
         assert words in told
     anew = repairs(seen.identity, seen.epoch, seen.claims, {2: 6, 3: 9})
-    shown.changes("repair", anew, seen, PIPELINE, dry_run=True, as_json=True)
+    shown.changes(changes_of("repair", anew, seen, PIPELINE, dry_run=True), shown.LOCAL, as_json=True)
     answer = json.loads(capsys.readouterr().out)
     assert answer["dryRun"] is True
     assert [(c["partition"], c["before"], c["after"], c["why"]) for c in answer["changes"]] == [
@@ -152,19 +148,17 @@ def test_changes_come_with_what_they_lead_to(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_collectors_rows_are_not_written_again_unasked() -> None:
-    from millrace.cli.offsets.commands import _check_again
-
     seen = sight()
     back, on = ({0: 2}, {0: 9})
     plain = request("earliest")
-    _check_again(PIPELINE, plain, resets(seen.identity, seen.claims, on), seen)
+    check_again(PIPELINE, plain, resets(seen.identity, seen.claims, on), seen)
     with pytest.raises(MillraceError, match="by-kind has their rows") as caught:
-        _check_again(PIPELINE, plain, resets(seen.identity, seen.claims, back), seen)
+        check_again(PIPELINE, plain, resets(seen.identity, seen.claims, back), seen)
     assert "--again" in caught.value.remedy
     # of a lost claim the mirror tells how far it had come
-    _check_again(PIPELINE, plain, repairs(seen.identity, seen.epoch, seen.claims, {2: 6}), seen)
+    check_again(PIPELINE, plain, repairs(seen.identity, seen.epoch, seen.claims, {2: 6}), seen)
     with pytest.raises(MillraceError, match="partitions 2 would"):
-        _check_again(PIPELINE, plain, repairs(seen.identity, seen.epoch, seen.claims, {2: 5}), seen)
+        check_again(PIPELINE, plain, repairs(seen.identity, seen.epoch, seen.claims, {2: 5}), seen)
 
 
 @pytest.fixture

@@ -173,6 +173,18 @@ def test_executors_are_kept_on_the_drivers_node_where_their_storage_is_not_share
     assert template["metadata"]["labels"][names.COMPONENT] == "executor"
 
 
+def test_a_collectors_pods_stay_on_the_nodes_that_the_workers_may_be_on() -> None:
+    affinity = {"required": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    world = new(spark={"executors": {"instances": 2}})
+    world.change(worker={"image": "flights:1", "affinity": affinity})
+    world.settle()
+
+    [settings_map] = [tree for key, tree in world.objects.items() if key[1].startswith("flights.collector-")]
+    executors = json.loads(settings_map["data"]["executor.yaml"])["spec"]["affinity"]
+    assert executors.keys() == {"nodeAffinity", "podAffinity"}
+    assert driver(world)["spec"]["affinity"] == {"nodeAffinity": executors["nodeAffinity"]}
+
+
 def test_all_pods_fit_pod_security_restricted() -> None:
     world = running(spark={"executors": {"instances": 2}})
     [settings_map] = [tree for key, tree in world.objects.items() if key[1].startswith("flights.collector-")]

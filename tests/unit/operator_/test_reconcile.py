@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.ownership.claim import OP
+from millrace.connectivity.ports import OffsetAndMetadata
+from millrace.ownership.claim import OP, Claim
 from millrace_operator.times import written
 from operator_world import PARTITIONS, World
 
@@ -103,7 +104,7 @@ def test_suspension_parks_all_claims_and_resuming_goes_on_from_there() -> None:
 def test_a_pipeline_that_starts_suspended_has_no_worker() -> None:
     world = running(suspend=True)
 
-    assert ("StatefulSet", "flights") not in world.objects
+    assert (world.scale, world.pods) == (0, {})
     assert world.condition("Ready") == ("True", "Suspended")
 
 
@@ -270,6 +271,33 @@ def test_lost_claims_stall_the_pipeline_and_nothing_is_repaired() -> None:
 
     assert world.condition("Stalled") == ("True", "ClaimLost")
     assert world.claims() == {}
+
+
+def test_workers_of_a_pipeline_with_lost_claims_end_when_it_is_suspended() -> None:
+    world = running()
+    world.broker.groups.delete("air.flights.claims")
+    world.settle()
+    assert world.scale == 2
+
+    world.change(suspend=True)
+    world.settle()
+    assert (world.scale, world.pods) == (0, {})
+    assert world.condition("Stalled") == ("True", "ClaimLost")
+    assert world.claims() == {}
+
+
+def test_where_another_holds_the_claims_there_is_a_stateful_set_and_no_worker() -> None:
+    """It says all that a repair by hand needs to know: image, Secret, manifest."""
+    world = World()
+    admin = world.broker.cluster(client_id="t").admin()
+    described = admin.describe_topic("flights", 1)
+    assert described is not None
+    theirs = Claim("u-0", described.id, 3, 1)
+    admin.commit_offsets("air.flights.claims", "flights", {0: OffsetAndMetadata(5, theirs.encode())}, 1)
+    world.settle()
+
+    assert world.condition("Stalled") == ("True", "ForeignClaim")
+    assert (world.scale, world.pods) == (0, {})
 
 
 def test_a_spec_that_cannot_be_used_leaves_what_runs() -> None:

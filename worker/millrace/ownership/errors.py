@@ -35,7 +35,7 @@ class ClaimLost(MillraceError):
             where=f"group {claims_group}, topic {topic}; last offsets known, from group {group}: {offsets or 'none'}",
             remedy="the group was deleted, or expired while everything was down. With all workers stopped, `millrace offsets "
             f"repair MANIFEST --from-group` writes them anew at the offsets of group {group}, which mirrors the claims; "
-            "--to earliest, latest, an offset or a time: elsewhere. For a cluster see docs/offsets.md",
+            "--to earliest, latest, an offset or a time: elsewhere. On a cluster `kubectl millrace offsets repair NAME` does it",
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -69,7 +69,8 @@ class ForeignClaim(MillraceError):
             where=f"group {claims_group}, topic {topic}; offsets beside these claims: {offsets or 'none'}",
             remedy="to go on with that one, give --state the directory that it has used; to run beside it, choose "
             "another spec.source.groupId. If it is gone for good (its state directory or its topic was deleted), `millrace "
-            "offsets repair MANIFEST --from-group` (or --to earliest, latest, an offset, a time) takes the partitions over",
+            "offsets repair MANIFEST --from-group` (or --to earliest, latest, an offset, a time) takes the partitions over; on a "
+            "cluster `kubectl millrace offsets repair NAME` does",
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from millrace.clock import SystemClock
 from millrace.connectivity.ports import Cluster
 from millrace.errors import ExitCode, MillraceError
 from millrace_api import ConsumerPipeline
+
+CLIENT: Final = "millrace-dlq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,6 @@ class DeadLetters:
 @contextmanager
 def dead_letters(place: Place) -> Iterator[DeadLetters]:
     """Raises MillraceError: the pipeline has none, the broker or the credentials are not there."""
-    from millrace.worker.cluster import connect
     from millrace.worker.manifest import read
 
     pipeline = read(place.manifest).pipeline
@@ -54,40 +56,28 @@ def dead_letters(place: Place) -> Iterator[DeadLetters]:
             remedy="add spec.deadLetter; without it a message that can't be processed stops the worker",
             code=ExitCode.MANIFEST,
         )
-    with _bootstrap(pipeline, place.kafka, place.state) as bootstrap:
-        cluster = connect(pipeline, bootstrap=bootstrap, secrets=place.secrets, client_id="millrace-dlq")
+    with _cluster(pipeline, place) as cluster:
         yield DeadLetters(cluster, dead_letter.topic, f"{pipeline.group_id}.dlq.replay", SystemClock())
 
 
 @contextmanager
-def _bootstrap(pipeline: ConsumerPipeline, kafka: str | None, state: Path | None) -> Iterator[str | None]:
-    """The broker to ask: the one given, else that of the last run from here, else the manifest's. An embedded one is asked
-    as it runs, and started for the moment otherwise.
-    """
+def _cluster(pipeline: ConsumerPipeline, place: Place) -> Iterator[Cluster]:
+    """That of the runs from here; where there was none, or another broker is named, that one."""
     from millrace.local.session import KafkaChoice, state_of
+    from millrace.local.visit import visit
+    from millrace.worker.cluster import connect
 
-    choice = KafkaChoice.parse(kafka)
-    directory = state_of(pipeline, state)
-    if choice.bootstrap is not None and state is None:
-        yield choice.bootstrap
+    choice = KafkaChoice.parse(place.kafka)
+    no_run = not choice.embedded and state_of(pipeline, None).record() is None
+    if place.state is None and (choice.bootstrap is not None or no_run):
+        yield connect(pipeline, bootstrap=choice.bootstrap, secrets=place.secrets, client_id=CLIENT)
         return
-    record = directory.record()
-    if (
-        record is None and not choice.embedded and state is None
-    ):  # no run from here: the manifest's broker is meant
-        yield None
-        return
-    if record is None:
-        raise MillraceError(
-            f"no run has used the state directory {directory.path}",
-            where=str(directory.path),
-            remedy="give the --state of a run, or --kafka HOST:PORT",
-            code=ExitCode.USAGE,
-        )
-    if record.kafka == "external" or directory.in_use() is not None:
-        yield choice.bootstrap or record.bootstrap
-        return
-    from millrace.local.broker.embedded import EmbeddedBroker
-
-    with directory.locked(), EmbeddedBroker(directory.broker, port=choice.port) as broker:
-        yield broker.bootstrap
+    with visit(
+        pipeline,
+        kafka=place.kafka,
+        state=place.state,
+        secrets=place.secrets,
+        alone=False,
+        client_id=CLIENT,
+    ) as visited:
+        yield visited.cluster

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.kubectl.client import Kubectl, Scope
+from millrace.cli.kubectl.offsets.app import offsets
+from millrace.cli.kubectl.options import Context, Kubeconfig, Name, Namespace, kubectl_of
 from millrace.cli.options import Debug, Format, Output
 
 app = typer.Typer(
@@ -21,20 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Name = Annotated[str, typer.Argument(help="The ConsumerPipeline.", show_default=False)]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="As kubectl has it.", show_default="the context's")
-]
-Context = Annotated[str | None, typer.Option(help="As kubectl has it.", show_default="the current one")]
-Kubeconfig = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="As kubectl has it.", show_default="$KUBECONFIG, ~/.kube/config"),
-]
-
-
-def _kubectl(namespace: str | None, context: str | None, kubeconfig: str | None) -> Kubectl:
-    return Kubectl(Scope(namespace, context, kubeconfig))
+app.add_typer(offsets, name="offsets")
 
 
 @app.command(epilog="Example: `kubectl millrace status flight-delays --watch`")
@@ -61,7 +49,7 @@ def status(
     """Show how pipelines are, or one of them with conditions, workers and what they own, and its collector."""
     from millrace.cli.kubectl.status import status as command
 
-    kubectl = _kubectl(namespace, context, kubeconfig)
+    kubectl = kubectl_of(namespace, context, kubeconfig)
     command(kubectl, name, everywhere=everywhere, watch=watch, ask=ask, as_json=output is Output.JSON)
 
 
@@ -82,7 +70,7 @@ def plan(
     from millrace.cli.plan import plan as command
     from millrace.errors import ExitCode, MillraceError
 
-    one = pipeline(_kubectl(namespace, context, kubeconfig), name)
+    one = pipeline(kubectl_of(namespace, context, kubeconfig), name)
     if not one.status.partitions or not one.spec.replicas:
         raise MillraceError(
             f"pipeline {name} owns no partitions yet"
@@ -122,7 +110,7 @@ def logs(
     from millrace.cli.kubectl.logs import logs as command
 
     wanted = Wanted(stage, follow, tail, since, previous)
-    command(_kubectl(namespace, context, kubeconfig), name, wanted, output is Output.JSON)
+    command(kubectl_of(namespace, context, kubeconfig), name, wanted, output is Output.JSON)
 
 
 @app.command(epilog="Example: `kubectl millrace pause flight-delays`")
@@ -136,7 +124,7 @@ def pause(
     """Stop all workers and keep their place (spec.suspend)."""
     from millrace.cli.kubectl.changes import suspend
 
-    suspend(_kubectl(namespace, context, kubeconfig), name, suspended=True)
+    suspend(kubectl_of(namespace, context, kubeconfig), name, suspended=True)
 
 
 @app.command(epilog="Example: `kubectl millrace resume flight-delays`")
@@ -150,7 +138,7 @@ def resume(
     """Let a paused pipeline go on (spec.suspend)."""
     from millrace.cli.kubectl.changes import suspend
 
-    suspend(_kubectl(namespace, context, kubeconfig), name, suspended=False)
+    suspend(kubectl_of(namespace, context, kubeconfig), name, suspended=False)
 
 
 @app.command(epilog="Example: `kubectl millrace restart flight-delays`")
@@ -164,7 +152,7 @@ def restart(
     """Start all workers anew, one after the other; each drains before it ends, and nothing is lost."""
     from millrace.cli.kubectl.changes import restart as command
 
-    command(_kubectl(namespace, context, kubeconfig), name)
+    command(kubectl_of(namespace, context, kubeconfig), name)
 
 
 @app.command(epilog="Example: `kubectl millrace validate -f pipeline.yaml`")
@@ -181,4 +169,4 @@ def validate(
     """Check a manifest here, then ask the cluster whether it would take it. Changes nothing."""
     from millrace.cli.kubectl.changes import validate as command
 
-    command(_kubectl(namespace, context, kubeconfig), filename)
+    command(kubectl_of(namespace, context, kubeconfig), filename)

@@ -14,13 +14,18 @@ from millrace_api.pipeline import RESTARTED
 
 def suspend(kubectl: Kubectl, name: str, suspended: bool) -> None:
     """Raises KubectlFailed."""
-    _patch(kubectl, name, {"spec": {"suspend": suspended}})
+    set_suspend(kubectl, name, suspended=suspended)
     then = (
         "workers finish what they have taken, commit, and end; its place is kept"
         if suspended
         else "workers start, and go on where it stopped"
     )
     _say(f"{name} {'is paused' if suspended else 'goes on'}: {then}")
+
+
+def set_suspend(kubectl: Kubectl, name: str, *, suspended: bool) -> None:
+    """Without a word. Raises KubectlFailed."""
+    _patch(kubectl, name, {"spec": {"suspend": suspended}})
 
 
 def restart(kubectl: Kubectl, name: str) -> None:

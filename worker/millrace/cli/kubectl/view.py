@@ -58,6 +58,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = "default"
+    uid: str = ""
     generation: int = 0
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None

@@ -1,5 +1,6 @@
-"""`millrace offsets`: the claims of a local run shown, set elsewhere, and written anew when they are lost.
+"""`offsets`: a pipeline's claims shown, set elsewhere, and written anew when they are lost.
 
-`app` declares the commands, `commands` carries them out, `shown` prints. What is written, and as whom, is ownership's
-affair (`repositioning`, `rewriting`).
+`requests` is what is asked, `work` carries it out, `answers` is what comes of it, `shown` prints that. `app` declares the
+commands for a local run and `commands` finds its broker; for a pipeline on a cluster `in_pod` is what a pod there does.
+What is written, and as whom, is ownership's affair (`repositioning`, `rewriting`).
 """

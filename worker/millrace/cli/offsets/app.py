@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change,
 Again = Annotated[
     bool,
     typer.Option("--again", help="Also where a collector has had the rows of these messages already."),
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="Also claims that another pipeline or run holds. It is fenced."),
 ]
 
 
@@ -77,8 +82,9 @@ def reset(
 
     Messages below the new offsets are not processed; those from there on are, also if they were before.
     """
-    from millrace.cli.offsets.commands import Place, Request
+    from millrace.cli.offsets.commands import Place
     from millrace.cli.offsets.commands import reset as command
+    from millrace.cli.offsets.requests import Request
 
     request = Request(to, from_group, partitions, dry_run, again)
     command(Place(manifest, kafka, state, secrets), request, output is Output.JSON)
@@ -92,10 +98,7 @@ def repair(
     partitions: Partitions = None,
     dry_run: DryRun = False,
     again: Again = False,
-    take_over: Annotated[
-        bool,
-        typer.Option("--take-over", help="Also claims that another pipeline or run holds. It is fenced."),
-    ] = False,
+    take_over: TakeOver = False,
     kafka: Kafka = None,
     state: State = None,
     secrets: Secrets = None,
@@ -106,8 +109,22 @@ def repair(
 
     Claims that are as they should be are left alone.
     """
-    from millrace.cli.offsets.commands import Place, Request
+    from millrace.cli.offsets.commands import Place
     from millrace.cli.offsets.commands import repair as command
+    from millrace.cli.offsets.requests import Request
 
     request = Request(to, from_group, partitions, dry_run, again, take_over)
     command(Place(manifest, kafka, state, secrets), request, output is Output.JSON)
+
+
+@offsets.command("in-pod", hidden=True)
+def in_pod(
+    errand: Annotated[str, typer.Option(help="What to do, as JSON.")],
+    manifest: Annotated[Path, typer.Option(help="As a worker has it.")],
+    epoch_file: Annotated[Path, typer.Option(help="As a worker has it.")],
+    secrets: Secrets = None,
+) -> None:
+    """What `kubectl millrace offsets` has done by a pod of its own."""
+    from millrace.cli.offsets.in_pod import Mounted, answer
+
+    raise typer.Exit(answer(errand, Mounted(manifest, epoch_file, secrets)))
