@@ -1,0 +1,218 @@
+"""Committed offsets of many groups, one request to each of their coordinators (KIP-709, KIP-699).
+
+librdkafka asks for one group at a time, and with a client for each (confluent/committed.py says why). kafka-python, which
+is Python all through, has the request for many. Only this is asked of it, with who we are taken over from librdkafka's
+settings; where these say what it has no word for, or where it gets no connection, `Unusable` says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaError as Native
+
+from millrace.clock import Clock, Deadline
+from millrace.connectivity.confluent.bounded import NeverReturned, bounded
+from millrace.connectivity.confluent.errors import translated
+from millrace.connectivity.ports import KafkaError, OffsetAndMetadata
+from millrace.connectivity.settings import Settings
+from millrace.connectivity.survey import Progress
+
+_TIMEOUT: Final = 5.0  # s, of one request
+_ANEW: Final = 600.0  # s after a connection that failed; meanwhile it is not tried
+_PAUSE: Final = 0.2  # s between two attempts
+_LATER: Final = frozenset(
+    {
+        Native.COORDINATOR_LOAD_IN_PROGRESS,
+        Native.COORDINATOR_NOT_AVAILABLE,
+        Native.NOT_COORDINATOR,
+        Native.REQUEST_TIMED_OUT,
+    }
+)
+_OF_THE_WAY: Final = (
+    "ssl.",
+    "sasl.",
+    "security.",
+    "enable.ssl.",
+    "enable.sasl.",
+    "https.",
+    "broker.address.",
+)
+_TAKEN_OVER: Final = frozenset(
+    {
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.pem",
+        "ssl.certificate.pem",
+        "ssl.key.pem",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+
+logging.getLogger("kafka").setLevel(logging.WARNING)  # below that it tells its settings, password and all
+
+
+class Unusable(Exception):
+    """Ask in another way."""
+
+
+class ManyGroups:
+    """Args:
+    settings: of a client of librdkafka's.
+    tried: who we say we are, without secrets.
+    """
+
+    def __init__(self, settings: Settings, tried: str, clock: Clock) -> None:
+        self._settings, self._tried, self._clock = settings, tried, clock
+        self._admin: Any = None
+        self._not_before: float | None = None
+
+    def read(
+        self, asked: Collection[Progress], deadline: Deadline
+    ) -> Mapping[Progress, Mapping[int, OffsetAndMetadata] | KafkaError]:
+        """Raises Unusable."""
+        groups: dict[str, list[Progress]] = {}
+        for one in asked:
+            groups.setdefault(one.group, []).append(one)
+        found: dict[Progress, Mapping[int, OffsetAndMetadata] | KafkaError] = {}
+        patient = Deadline(self._clock, self._clock.monotonic() + deadline.remaining() / 2)
+        waiting: list[Sequence[str]] = [sorted(groups)]
+        while waiting:
+            some = waiting.pop()
+            try:
+                answers = self._ask({group: groups[group] for group in some}, deadline)
+            except _Refused as refused:
+                # an error of one group is all the answer there is
+                if refused.code in _LATER and not patient.expired():
+                    self.close()  # and with it, where it takes the coordinators to be
+                    self._clock.sleep(min(_PAUSE, patient.remaining()))
+                    waiting.append(some)
+                elif len(some) > 1 and not deadline.expired():
+                    waiting += [some[: len(some) // 2], some[len(some) // 2 :]]
+                else:
+                    found.update({one: refused.error for group in some for one in groups[group]})
+            else:
+                found.update(answers)
+        return found
+
+    def close(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+    def _ask(
+        self, groups: Mapping[str, Sequence[Progress]], deadline: Deadline
+    ) -> Mapping[Progress, Mapping[int, OffsetAndMetadata]]:
+        admin = self._open()
+        from kafka import TopicPartition
+        from kafka.errors import KafkaError as Theirs
+
+        wanted = {
+            group: [TopicPartition(one.topic, p) for one in several for p in range(one.partitions)]
+            for group, several in groups.items()
+        }
+        answer: dict[str, Mapping[Any, Any]] = {}
+        doing = f"read the offsets of group {min(groups)}"
+        try:
+            bounded(lambda: answer.update(admin.list_group_offsets(wanted)), deadline.remaining())
+        except (Theirs, NeverReturned) as error:
+            code = int(getattr(error, "errno", Native.REQUEST_TIMED_OUT))
+            if code < 0 or code == Native.REQUEST_TIMED_OUT:
+                code = int(Native.REQUEST_TIMED_OUT)  # of its own: the connection is gone, or slow
+                self.close()
+            native = Native(code, str(error) or type(error).__name__)
+            where = f"group {min(groups)}"
+            raise _Refused(code, translated(native, doing, where, self._tried)) from error
+        return {
+            one: {
+                p: OffsetAndMetadata(slot.offset, (slot.metadata or "").rstrip("\0") or None)
+                for p in range(one.partitions)
+                if (slot := answer[group].get(TopicPartition(one.topic, p))) is not None and slot.offset >= 0
+            }
+            for group, several in groups.items()
+            for one in several
+        }
+
+    def _open(self) -> Any:
+        if self._admin is not None:
+            return self._admin
+        if self._not_before is not None and self._clock.monotonic() < self._not_before:
+            raise Unusable
+        chosen = in_its_words(self._settings)
+        if chosen is None:
+            raise Unusable
+        try:
+            self._admin = _opened(chosen)
+        except Exception as error:  # noqa: BLE001
+            # whatever it is: librdkafka has a connection, or nobody would ask here
+            self._not_before = self._clock.monotonic() + _ANEW
+            raise Unusable from error
+        return self._admin
+
+
+class _Refused(Exception):
+    def __init__(self, code: int, error: KafkaError) -> None:
+        super().__init__(error.what)
+        self.code, self.error = code, error
+
+
+def in_its_words(settings: Settings) -> dict[str, Any] | None:
+    """librdkafka's settings as kafka-python's. None: they say something of how, or as whom, to connect that it has no
+    word for; what only tunes librdkafka is left out.
+    """
+    if any(key.startswith(_OF_THE_WAY) and key not in _TAKEN_OVER for key in settings):
+        return None
+    protocol = str(settings.get("security.protocol", "plaintext")).upper()
+    found: dict[str, Any] = {
+        "bootstrap_servers": [one.strip() for one in str(settings["bootstrap.servers"]).split(",")],
+        "client_id": str(settings["client.id"]),
+        "security_protocol": protocol,
+        "request_timeout_ms": int(_TIMEOUT * 1000),
+        "bootstrap_timeout_ms": int(_TIMEOUT * 1000),
+        "reconnect_backoff_max_ms": 1_000,
+    }
+    if "SASL" in protocol:
+        found["sasl_mechanism"] = str(settings.get("sasl.mechanism", ""))
+        found["sasl_plain_username"] = str(settings.get("sasl.username", ""))
+        found["sasl_plain_password"] = str(settings.get("sasl.password", ""))
+    if "SSL" in protocol:
+        found["ssl_context"] = _tls(settings)
+    return found
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=str(settings.get("ssl.ca.pem", "")) or None)
+    context.check_hostname = settings.get("ssl.endpoint.identification.algorithm", "https") != "none"
+    if "ssl.certificate.pem" in settings:  # from a file only: one that only we can read, for this moment
+        with tempfile.TemporaryDirectory(prefix="millrace-") as directory:
+            certificate, key = Path(directory, "user.crt"), Path(directory, "user.key")
+            certificate.write_text(str(settings["ssl.certificate.pem"]))
+            key.write_text(str(settings.get("ssl.key.pem", "")))
+            context.load_cert_chain(certificate, key)
+    return context
+
+
+def _opened(chosen: dict[str, Any]) -> Any:
+    from kafka import KafkaAdminClient
+    from kafka.net.compat import KafkaNetClient
+
+    made: list[Any] = []
+
+    def net(**options: Any) -> Any:
+        made.append(KafkaNetClient(**options))
+        return made[0]
+
+    try:
+        return KafkaAdminClient(**chosen, kafka_client=net)
+    except BaseException:
+        for client in made:  # it leaves its thread behind
+            client.close()
+            client._net.stop(1_000)
+        raise
