@@ -115,8 +115,8 @@ class Controller:
         return 0.0 if outcome.kafka is not None and outcome.kafka.why == "act" else outcome.requeue_after
 
     def close(self) -> None:
-        for key in list(self._memory):
-            self._forget(key)
+        self._memory.clear()
+        self._watches.close()
 
     async def _observe(self, key: Key, resource: Resource) -> tuple[Observed, Tree | None]:
         """With the Secret, whose values are for Kafka's clients only."""

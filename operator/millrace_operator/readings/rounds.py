@@ -59,6 +59,7 @@ class Rounds:
         """within: seconds; a reading that old will do."""
         asker = self._askers.setdefault(who, _Asker(question))
         if asker.question != question:
+            self._give_up(asker)
             asker.question, asker.answer = question, None
         if asker.answer is not None and asker.read_at >= now - within and within > 0:
             return Ticket(asker.answer)
@@ -108,10 +109,16 @@ class Rounds:
     def leave(self, who: Hashable) -> None:
         """It won't ask again; if it waits, in vain."""
         gone = self._askers.pop(who, None)
-        for ticket in gone.waiting if gone is not None else ():
-            ticket.answer = KafkaError("nobody asks for this reading any more")
+        if gone is not None:
+            self._give_up(gone)
         if not any(asker.waiting for asker in self._askers.values()):
             self._opened = None
+
+    @staticmethod
+    def _give_up(asker: _Asker) -> None:
+        for ticket in asker.waiting:
+            ticket.answer = KafkaError("nobody asks for this reading any more")
+        asker.waiting = []
 
     def _tell_all(self, done: _Round, failure: MillraceError) -> None:
         for _, ticket in done.waiting:

@@ -144,5 +144,12 @@ class Watches:
                 del self._watches[identity]
                 watch.close()
 
+    def close(self) -> None:
+        with self._lock:
+            for watch in self._watches.values():
+                watch.close()
+            self._watches.clear()
+            self._of.clear()
+
     def __len__(self) -> int:
         return len(self._watches)

@@ -56,6 +56,7 @@ _TAKEN_OVER: Final = frozenset(
     }
 )
 
+_log = logging.getLogger("millrace.connectivity")
 logging.getLogger("kafka").setLevel(logging.WARNING)  # below that it tells its settings, password and all
 
 
@@ -150,9 +151,10 @@ class ManyGroups:
             raise Unusable
         try:
             self._admin = _opened(chosen)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             # whatever it is: librdkafka has a connection, or nobody would ask here
             self._not_before = self._clock.monotonic() + _ANEW
+            _log.warning("groups are asked for one by one, as %s: %s", self._tried, error)
             raise Unusable from error
         return self._admin
 
