@@ -42,10 +42,14 @@ class _Round:
 
 
 class Rounds:
-    """Args: all in seconds. window: for gathering; ahead, pause: see above."""
+    """Args: in seconds, window: for gathering; ahead, pause: see above. most: questions of one round, so that thousands
+    are not one answer of megabytes that comes too late.
+    """
 
-    def __init__(self, *, window: float = 0.05, ahead: float = 15.0, pause: float = 5.0) -> None:
-        self._window, self._ahead, self._pause = window, ahead, pause
+    def __init__(
+        self, *, window: float = 0.05, ahead: float = 15.0, pause: float = 5.0, most: int = 1000
+    ) -> None:
+        self._window, self._ahead, self._pause, self._most = window, ahead, pause, most
         self._askers: dict[Hashable, _Asker] = {}
         self._opened: float | None = None  # when the first of those who wait has asked
         self._round: _Round | None = None
@@ -82,12 +86,18 @@ class Rounds:
     def begin(self, now: float) -> Mapping[Hashable, Question]:
         """What to ask in it."""
         questions, waiting = {}, []
-        for who, asker in self._askers.items():
-            if asker.waiting or asker.answer is None or asker.read_at <= now - self._ahead:
-                questions[who] = asker.question
-                waiting += [(who, ticket) for ticket in asker.waiting]
-                asker.waiting = []
-        self._opened, self._round = None, _Round(now, questions, waiting)
+        wanted = [(who, asker) for who, asker in self._askers.items() if asker.waiting]
+        wanted += [
+            (who, asker)
+            for who, asker in self._askers.items()
+            if not asker.waiting and (asker.answer is None or asker.read_at <= now - self._ahead)
+        ]
+        for who, asker in wanted[: self._most]:
+            questions[who] = asker.question
+            waiting += [(who, ticket) for ticket in asker.waiting]
+            asker.waiting = []
+        self._opened = now if any(asker.waiting for _, asker in wanted[self._most :]) else None
+        self._round = _Round(now, questions, waiting)
         return questions
 
     def end(self, answers: Mapping[Hashable, Answer] | MillraceError, now: float) -> None:

@@ -123,6 +123,19 @@ def test_while_no_broker_answers_all_hear_why_and_one_at_a_time_waits_for_anothe
     assert isinstance(these.ask(5, question("t5"), 20.0, within=15.0).answer, Reading)
 
 
+def test_more_than_fit_in_one_round_are_asked_about_in_the_next_and_those_who_wait_come_first() -> None:
+    these = Rounds(window=WINDOW, most=2)
+    for who in ("a", "b", "c"):
+        these.ask(who, question(who), 0.0)
+    assert set(these.begin(0.1)) == {"a", "b"}
+    these.end({who: answer(question(who), 0.1) for who in ("a", "b")}, 0.2)
+    assert these.starts() is not None
+    assert set(these.begin(0.3)) == {"c"}
+    these.end({"c": answer(question("c"), 0.3)}, 0.4)
+    these.ask("c", question("c"), 60.0)
+    assert list(these.begin(60.1)) == ["c", "a"]
+
+
 def test_who_has_left_is_not_asked_about() -> None:
     these = rounds()
     these.ask("a", question("a"), 0.0)
