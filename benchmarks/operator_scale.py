@@ -270,8 +270,9 @@ def measure(plane: ControlPlane, kubeconfig: Path, directory: Path) -> Iterator[
     operator.await_all_seen(FIVE_THOUSAND)
     settle(operator)
     readings = operator.readings()
-    time.sleep(STEADY / 5)
-    yield from read(f"{FIVE_THOUSAND} pipelines at rest", operator.readings() - readings, STEADY / 5)
+    seconds = max(STEADY / 5, 45.0)
+    time.sleep(seconds)
+    yield from read(f"{FIVE_THOUSAND} pipelines at rest", operator.readings() - readings, seconds)
     say(f"{CHANGES} changes, one after another")
     times = sorted(latencies(plane, THOUSAND))
     case = f"a change among {FIVE_THOUSAND}"

@@ -25,8 +25,8 @@ from kafka_fixture import SecureKafka, start_or_skip
 from millrace.clock import Deadline, SystemClock
 from millrace.connectivity import settings
 from millrace.connectivity.confluent import ConfluentCluster
+from millrace.connectivity.confluent.many_groups import ManyGroups
 from millrace.connectivity.credentials import Credentials
-from millrace.connectivity.many_groups import ManyGroups
 from millrace.connectivity.ports import (
     AuthorizationFailed,
     Cluster,

@@ -8,8 +8,8 @@ import pytest
 
 from certificates import Authority
 from millrace.connectivity import settings
+from millrace.connectivity.confluent.many_groups import in_its_words
 from millrace.connectivity.credentials import Credentials
-from millrace.connectivity.many_groups import in_its_words
 
 
 def words(credentials: Credentials | None, **properties: str) -> dict[str, object] | None:

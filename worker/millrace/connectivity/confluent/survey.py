@@ -22,9 +22,9 @@ from millrace.clock import Deadline, SystemClock
 from millrace.connectivity.confluent.committed import CommittedOffsets
 from millrace.connectivity.confluent.errors import Connection, bad_setting, native
 from millrace.connectivity.confluent.logs import logger
+from millrace.connectivity.confluent.many_groups import ManyGroups, Unusable
 from millrace.connectivity.confluent.requests import UNLIMITED, Requests
 from millrace.connectivity.confluent.slots import metadata_of, not_led
-from millrace.connectivity.many_groups import ManyGroups, Unusable
 from millrace.connectivity.ports import (
     AuthenticationFailed,
     KafkaError,
@@ -57,7 +57,7 @@ class ConfluentSurvey:
         if not names:
             return {}
         found = self._requests.every(
-            f"describe {len(names)} topics" if len(names) > 1 else f"describe topic {next(iter(names))}",
+            "describe topics",  # the same words each time: a status that says so must not change by itself
             lambda admin: admin.describe_topics(TopicCollection(list(names)), request_timeout=UNLIMITED),
             self._deadline(timeout),
             lambda name: f"topic {name}",
@@ -89,7 +89,9 @@ class ConfluentSurvey:
             return {}
         deadline = self._deadline(timeout)
         try:
-            return self._groups.read(asked, deadline)
+            found = self._groups.read(asked, deadline)
+            self._one_by_one.close()
+            return found
         except Unusable:
             return {one: self._read(one, deadline) for one in asked}
 

@@ -1,6 +1,6 @@
 """Committed offsets of many groups, one request to each of their coordinators (KIP-709, KIP-699).
 
-librdkafka asks for one group at a time, and with a client for each (confluent/committed.py says why). kafka-python, which
+librdkafka asks for one group at a time, and with a client for each (`committed` says why). kafka-python, which
 is Python all through, has the request for many. Only this is asked of it, with who we are taken over from librdkafka's
 settings; where these say what it has no word for, or where it gets no connection, `Unusable` says so.
 """
@@ -11,6 +11,7 @@ import logging
 import ssl
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,9 @@ from millrace.connectivity.settings import Settings
 from millrace.connectivity.survey import Progress
 
 _TIMEOUT: Final = 5.0  # s, of one request
-_ANEW: Final = 600.0  # s after a connection that failed; meanwhile it is not tried
+_ATTEMPTS: Final = 3  # to connect, one after the other, before it is given up
+_ANEW: Final = 600.0  # s after that; meanwhile it is not tried
+_CLOSING: Final = 2.0  # s
 _PAUSE: Final = 0.2  # s between two attempts
 _LATER: Final = frozenset(
     {
@@ -34,6 +37,14 @@ _LATER: Final = frozenset(
         Native.REQUEST_TIMED_OUT,
     }
 )
+_OF_ONE: Final = _LATER | {
+    Native.GROUP_AUTHORIZATION_FAILED,
+    Native.TOPIC_AUTHORIZATION_FAILED,
+    Native.INVALID_GROUP_ID,
+    Native.GROUP_ID_NOT_FOUND,
+    Native.UNKNOWN_TOPIC_OR_PART,
+    Native.UNSTABLE_OFFSET_COMMIT,
+}
 _OF_THE_WAY: Final = (
     "ssl.",
     "sasl.",
@@ -73,12 +84,13 @@ class ManyGroups:
     def __init__(self, settings: Settings, tried: str, clock: Clock) -> None:
         self._settings, self._tried, self._clock = settings, tried, clock
         self._admin: Any = None
+        self._failures = 0
         self._not_before: float | None = None
 
     def read(
         self, asked: Collection[Progress], deadline: Deadline
     ) -> Mapping[Progress, Mapping[int, OffsetAndMetadata] | KafkaError]:
-        """Raises Unusable."""
+        """Raises Unusable, and KafkaError where it is the same for all groups."""
         groups: dict[str, list[Progress]] = {}
         for one in asked:
             groups.setdefault(one.group, []).append(one)
@@ -90,7 +102,11 @@ class ManyGroups:
             try:
                 answers = self._ask({group: groups[group] for group in some}, deadline)
             except _Refused as refused:
-                # an error of one group is all the answer there is
+                if refused.code not in _OF_ONE:
+                    raise translated(
+                        Native(refused.code), "read offsets of groups", "", self._tried
+                    ) from None
+                # that of one group is all the answer there is
                 if refused.code in _LATER and not patient.expired():
                     self.close()  # and with it, where it takes the coordinators to be
                     self._clock.sleep(min(_PAUSE, patient.remaining()))
@@ -98,7 +114,7 @@ class ManyGroups:
                 elif len(some) > 1 and not deadline.expired():
                     waiting += [some[: len(some) // 2], some[len(some) // 2 :]]
                 else:
-                    found.update({one: refused.error for group in some for one in groups[group]})
+                    found.update({one: self._error(refused, one) for group in some for one in groups[group]})
             else:
                 found.update(answers)
         return found
@@ -106,7 +122,8 @@ class ManyGroups:
     def close(self) -> None:
         admin, self._admin = self._admin, None
         if admin is not None:
-            admin.close()
+            with suppress(NeverReturned):
+                bounded(admin.close, _CLOSING)
 
     def _ask(
         self, groups: Mapping[str, Sequence[Progress]], deadline: Deadline
@@ -120,7 +137,6 @@ class ManyGroups:
             for group, several in groups.items()
         }
         answer: dict[str, Mapping[Any, Any]] = {}
-        doing = f"read the offsets of group {min(groups)}"
         try:
             bounded(lambda: answer.update(admin.list_group_offsets(wanted)), deadline.remaining())
         except (Theirs, NeverReturned) as error:
@@ -128,9 +144,9 @@ class ManyGroups:
             if code < 0 or code == Native.REQUEST_TIMED_OUT:
                 code = int(Native.REQUEST_TIMED_OUT)  # of its own: the connection is gone, or slow
                 self.close()
-            native = Native(code, str(error) or type(error).__name__)
-            where = f"group {min(groups)}"
-            raise _Refused(code, translated(native, doing, where, self._tried)) from error
+            raise _Refused(code) from error
+        except Exception as error:  # a fault of its own
+            raise self._given_up(error) from error
         return {
             one: {
                 p: OffsetAndMetadata(slot.offset, (slot.metadata or "").rstrip("\0") or None)
@@ -140,6 +156,10 @@ class ManyGroups:
             for group, several in groups.items()
             for one in several
         }
+
+    def _error(self, refused: _Refused, of: Progress) -> KafkaError:
+        where = f"group {of.group}"
+        return translated(Native(refused.code), f"read the offsets of {where}", where, self._tried)
 
     def _open(self) -> Any:
         if self._admin is not None:
@@ -151,18 +171,29 @@ class ManyGroups:
             raise Unusable
         try:
             self._admin = _opened(chosen)
-        except Exception as error:
-            # whatever it is: librdkafka has a connection, or nobody would ask here
-            self._not_before = self._clock.monotonic() + _ANEW
-            _log.warning("groups are asked for one by one, as %s: %s", self._tried, error)
-            raise Unusable from error
+        except ImportError as error:
+            raise self._given_up(error) from error
+        except Exception as error:  # whatever it is: librdkafka has a connection, or nobody would ask here
+            self._failures += 1
+            if self._failures < _ATTEMPTS:
+                raise _Refused(int(Native.REQUEST_TIMED_OUT)) from error
+            raise self._given_up(error) from error
+        self._failures = 0
         return self._admin
+
+    def _given_up(self, error: Exception) -> Unusable:
+        self.close()
+        self._not_before = self._clock.monotonic() + _ANEW
+        _log.warning("groups are read one by one, as %s: %r", self._tried, error)
+        return Unusable(str(error))
 
 
 class _Refused(Exception):
-    def __init__(self, code: int, error: KafkaError) -> None:
-        super().__init__(error.what)
-        self.code, self.error = code, error
+    """Of one group at least. `code`: Kafka's, which is librdkafka's too."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 def in_its_words(settings: Settings) -> dict[str, Any] | None:
