@@ -43,7 +43,7 @@ class Watch:
                 self._changed.wait_for(lambda: ticket.answer is not None or self._closed, TIMEOUT + _PATIENCE)
             answer = ticket.answer
         if answer is None:
-            raise TimedOut("Kafka was not looked at in time: whoever reads it waits for an answer")
+            raise TimedOut("Kafka was not read in time")
         if isinstance(answer, MillraceError):
             raise answer
         return answer
