@@ -4,6 +4,8 @@ serves a pipeline with other credentials, or is troubled by what is refused to a
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -44,7 +46,12 @@ from millrace_operator.kafka import PipelineKafka
 from millrace_operator.observed import KafkaView, Resource
 from millrace_operator.readings import Question, Reading, Watches
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(300),
+    # kafka-python leaves a socket that gets no connection to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed .socket:ResourceWarning"),
+]
 
 PIPELINES, PARTITIONS = 30, 4
 CLOCK = SystemClock()
@@ -55,6 +62,11 @@ def watches() -> Iterator[Watches]:
     found = Watches(CLOCK)
     yield found
     found.close()
+    deadline = Deadline.after(CLOCK, 30)
+    while any(thread.name.startswith(("kafka readings", "kafka-io")) for thread in threading.enumerate()):
+        assert not deadline.expired(), threading.enumerate()
+        CLOCK.sleep(0.05)
+    gc.collect()  # see above: not in another test
 
 
 def sources(bootstrap: str, prefix: str, count: int) -> list[str]:
