@@ -23,7 +23,7 @@ from millrace.connectivity.confluent.committed import CommittedOffsets
 from millrace.connectivity.confluent.errors import Connection, bad_setting
 from millrace.connectivity.confluent.logs import logger
 from millrace.connectivity.confluent.requests import UNLIMITED, Requests
-from millrace.connectivity.confluent.slots import metadata_of, not_led
+from millrace.connectivity.confluent.slots import NotLed, metadata_of, not_led
 from millrace.connectivity.ports import (
     KafkaError,
     OffsetAndMetadata,
@@ -218,12 +218,16 @@ class ConfluentAdmin:
             return {}
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         request = {TopicPartition(topic, p): spec for p in partitions}
-        answers = self._requests.each(
-            f"look up offsets of {topic}",
-            lambda admin: admin.list_offsets(request, isolation_level=level, request_timeout=UNLIMITED),
+        answers = self._requests.until_not(
+            NotLed,
+            lambda: self._requests.each(
+                f"look up offsets of {topic}",
+                lambda admin: admin.list_offsets(request, isolation_level=level, request_timeout=UNLIMITED),
+                deadline,
+                lambda slot: f"topic {topic}, partition {slot.partition}",
+                judge=lambda slot, error: self._without_leader(slot, error, deadline),
+            ),
             deadline,
-            lambda slot: f"topic {topic}, partition {slot.partition}",
-            judge=lambda slot, error: self._without_leader(slot, error, deadline),
         )
         return {slot.partition: found.offset for slot, found in answers.items()}
 

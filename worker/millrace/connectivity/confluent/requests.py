@@ -23,6 +23,7 @@ from millrace.connectivity.confluent.errors import Connection, native
 from millrace.connectivity.ports import AuthenticationFailed, KafkaError
 
 _K = TypeVar("_K")
+_T = TypeVar("_T")
 
 _SLICE = 0.1  # s; how often a wait looks whether it is hopeless
 _RETRY = 0.05  # s between questions whether something has come about
@@ -122,6 +123,16 @@ class Requests:
         while not done():
             if deadline.expired():
                 raise self._overdue(doing)
+            self._clock.sleep(min(_RETRY, deadline.remaining()))
+
+    def until_not(self, passing: type[KafkaError], ask: Callable[[], _T], deadline: Deadline) -> _T:
+        """Ask again while the answer is an error that passes by itself. Raises it when time is over."""
+        while True:
+            try:
+                return ask()
+            except passing:
+                if deadline.expired():
+                    raise
             self._clock.sleep(min(_RETRY, deadline.remaining()))
 
     def _wait(self, admin: AdminClient, future: Future[Any], doing: str, deadline: Deadline) -> Any:

@@ -23,6 +23,10 @@ _NOT_LED = frozenset(
 )
 
 
+class NotLed(TimedOut):
+    """The partition is there and nobody leads it, for the moment."""
+
+
 def metadata_of(slot: TopicPartition) -> str | None:
     """A NUL at the end is an artefact of the wire; a commit without metadata reads as None or ""."""
     return (slot.metadata or "").rstrip("\0") or None
@@ -39,7 +43,7 @@ def not_led(
     found = described(slot.topic)
     if found is not None and slot.partition < found.partitions:
         where = f"topic {slot.topic}, partition {slot.partition}"
-        return TimedOut(f"{where} has no leader that answers now: {error.str()}", where=where)
+        return NotLed(f"{where} has no leader that answers now: {error.str()}", where=where)
     what = f"topic {slot.topic}" if found is None else f"partition {slot.partition} of topic {slot.topic}"
     return TopicMissing(
         f"there is no {what}", where=f"topic {slot.topic}", remedy="create it, or let it grow"
