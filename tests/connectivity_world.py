@@ -25,7 +25,7 @@ from millrace.connectivity.ports import (
 )
 from millrace.connectivity.ports import Consumer as ConsumerPort
 
-PATIENCE = 20.0  # s that a test waits for what must come
+PATIENCE = 60.0  # s that a test waits for what must come
 
 
 class Refused(Exception):

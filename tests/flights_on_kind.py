@@ -136,7 +136,7 @@ class Flights:
             and [worker["index"] for worker in status.get("workers", ())] == list(range(replicas))
         )
 
-    def await_running(self, replicas: int = 3, seconds: float = 240.0) -> None:
+    def await_running(self, replicas: int = 3, seconds: float = 600.0) -> None:
         eventually(lambda: self.runs(replicas), f"{replicas} workers run", self.told, seconds)
 
     def pods(self) -> Sequence[Object]:

@@ -102,7 +102,7 @@ def kill_program(cluster: Cluster, namespace: str, pod: str, program: str) -> No
 
 
 def eventually(
-    condition: Callable[[], bool], what: str, told: Callable[[], object] = str, seconds: float = 240.0
+    condition: Callable[[], bool], what: str, told: Callable[[], object] = str, seconds: float = 600.0
 ) -> None:
     """Awaits it; else the test fails with what `told` gives."""
     deadline = Deadline.after(CLOCK, seconds)

@@ -63,7 +63,7 @@ class Group:
     plane: ControlPlane
     clock: Clock = field(default_factory=SystemClock)
 
-    def bring_to(self, replicas: int, seconds: float = 180.0) -> list[Event]:
+    def bring_to(self, replicas: int, seconds: float = 400.0) -> list[Event]:
         """Reconcile until all is settled with so many workers. Returns what was done."""
         deadline = Deadline.after(self.clock, seconds)
         events: list[Event] = []
@@ -85,7 +85,7 @@ class Group:
         running = {_index(pod): _is_ready(pod) for pod in found}
         return Fleet(scale, frozenset(running), frozenset(index for index, ready in running.items() if ready))
 
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 180.0) -> None:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 400.0) -> None:
         deadline = Deadline.after(self.clock, seconds)
         while not condition():
             assert not deadline.expired(), f"not so after {seconds:.0f} s: {what}; {self.fleet()}"

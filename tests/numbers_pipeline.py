@@ -124,11 +124,11 @@ class Numbers:
 
     def make_topic(self, bootstrap: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result(20)
+        admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result(120)
 
     def add_partitions(self, bootstrap: str, total: int) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_partitions([NewPartitions(self.topic, total)])[self.topic].result(20)
+        admin.create_partitions([NewPartitions(self.topic, total)])[self.topic].result(120)
         self.partitions = total
 
     def send(self, bootstrap: str, count: int) -> None:
@@ -186,7 +186,7 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
         open_ended, values = set(partitions), list[bytes]()
         deadline = time.monotonic() + 60
@@ -243,7 +243,7 @@ def status(state: Path) -> dict[str, object]:
     return found
 
 
-def await_that(condition: Callable[[], bool], what: str, run: Run | None = None, seconds: float = 60) -> None:
+def await_that(condition: Callable[[], bool], what: str, run: Run | None = None, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if run is not None and run.process.poll() is not None:

@@ -74,7 +74,7 @@ class Operator:
             self.process.kill()
         else:
             self.process.terminate()
-        return self.process.wait(40)
+        return self.process.wait(120)
 
     @contextmanager
     def doubles_at_rest(self) -> Iterator[None]:
@@ -83,7 +83,7 @@ class Operator:
 
     def close(self) -> None:
         self._end.set()
-        self._thread.join(20)
+        self._thread.join(60)
         if self.process is not None and self.process.poll() is None:
             self.stop(kill=True)
 
@@ -99,7 +99,7 @@ class Operator:
                 return condition["status"], condition["reason"]
         return "", ""
 
-    def eventually(self, what: Callable[[], bool], seconds: float = 90.0) -> None:
+    def eventually(self, what: Callable[[], bool], seconds: float = 300.0) -> None:
         deadline = Deadline.after(CLOCK, seconds)
         while not what():
             if deadline.expired():
@@ -176,7 +176,7 @@ def prepare(plane: ControlPlane, kafka: EmbeddedBroker) -> None:
 def _forget_claims(kafka: EmbeddedBroker) -> None:
     """Of the pipeline that the test before had, whose claims are another's to this one."""
     admin = ConfluentCluster(kafka.bootstrap, client_id="between-tests").admin()
-    deadline = Deadline.after(CLOCK, 60)
+    deadline = Deadline.after(CLOCK, 200)
     for group in (f"{NAMESPACE}.flights.claims", f"{NAMESPACE}.flights"):
         while True:
             try:

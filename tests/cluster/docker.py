@@ -18,7 +18,7 @@ from cluster.binaries import HERE, Say, root
 from millrace.clock import Deadline, SystemClock
 from millrace.errors import ExitCode, MillraceError
 
-_START_SECONDS = 90.0
+_START_SECONDS = 240.0
 _RUN = Path("/var/run")
 _CAP_SYS_RESOURCE = 24
 # kubelet, containerd and systemd of each node hold many; the kernel's 128 are used up by about two nodes

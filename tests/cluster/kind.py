@@ -20,7 +20,7 @@ from cluster.plane import AUDIT_POLICY, events
 from millrace.errors import ExitCode, MillraceError
 
 PROGRAMS = ("kind", "kubectl", "helm")
-_READY_SECONDS = 240
+_READY_SECONDS = 600
 _MADE_OF = "made-of.yaml"
 _POLICY = (
     "/etc/kubernetes/audit-policy.yaml"  # on the control plane's node, and where its API server sees them

@@ -32,7 +32,7 @@ from millrace.clock import Deadline, SystemClock
 from millrace.errors import ExitCode, MillraceError
 from millrace.host.tether import tethered
 
-_START_SECONDS = 120.0  # far more than it takes, for a machine with a build beside
+_START_SECONDS = 300.0  # far more than it takes, for a machine with a build beside
 _PODS = ("kube-scheduler", "kwok")
 
 

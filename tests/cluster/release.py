@@ -14,7 +14,7 @@ from millrace.errors import ExitCode, MillraceError
 NAMESPACE = "millrace-system"
 NAME = "millrace"
 _CHARTS = products.ROOT / "charts"
-_SECONDS = 240
+_SECONDS = 600
 
 
 def install(cluster: Cluster, say: Say, **values: object) -> None:

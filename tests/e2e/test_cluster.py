@@ -19,9 +19,9 @@ from cluster.images import Image
 from cluster.kind import Cluster
 from millrace.clock import Deadline, SystemClock
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
-SECONDS = 120.0
+SECONDS = 400.0
 
 DOCKERFILE = """\
 ARG BASE_IMAGE=python:3.11-slim-bookworm

@@ -18,7 +18,7 @@ from cluster import kafka
 from cluster.kind import Cluster
 from installed_operator import NAMESPACE, Installed, eventually, installed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 Object = dict[str, Any]
 CODE = {

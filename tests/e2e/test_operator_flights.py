@@ -19,7 +19,7 @@ from flights_on_kind import Flights, worker_image
 from installed_operator import NAMESPACE, Installed, eventually, installed, kill_program
 from millrace.ownership.claim import OP
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

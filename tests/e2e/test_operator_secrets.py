@@ -28,7 +28,7 @@ from cluster.kind import Cluster
 from flights_on_kind import Flights, worker_image
 from installed_operator import Installed, eventually, installed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 
 class User:

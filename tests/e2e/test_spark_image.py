@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 HERE = Path(__file__).parent
 RECORDS, PARTITIONS = 1_000, 4
-SECONDS = 300.0
+SECONDS = 900.0
 
 
 @pytest.fixture(scope="module")

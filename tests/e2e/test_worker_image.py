@@ -24,7 +24,7 @@ from millrace.ownership.topics import ensure, ensure_channel
 from millrace_api import ConsumerPipeline, load
 from millrace_api.needed import needed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 HERE = Path(__file__).parent
 FED = 60_000  # flights, of the year's 336,776

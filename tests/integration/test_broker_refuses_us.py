@@ -25,7 +25,7 @@ from millrace.errors import ExitCode
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

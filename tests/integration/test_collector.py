@@ -127,7 +127,7 @@ class World:
         admin = AdminClient({"bootstrap.servers": self.channel.bootstrap})
         slots = [TopicPartition(self.channel.topic, p) for p in range(self.channel.partitions)]
         asked = ConsumerGroupTopicPartitions(self.channel.group, slots)
-        found = admin.list_consumer_group_offsets([asked])[self.channel.group].result(20)
+        found = admin.list_consumer_group_offsets([asked])[self.channel.group].result(120)
         return {slot.partition: slot.offset for slot in found.topic_partitions}
 
 

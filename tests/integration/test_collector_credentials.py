@@ -28,7 +28,7 @@ def door(kafka_tls: SecureKafka) -> str:
     """A topic of three partitions that only those see who may."""
     name = f"t-{time.time_ns()}"
     admin = AdminClient({"bootstrap.servers": kafka_tls.broker.bootstrap})
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(20)
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(120)
     return name
 
 

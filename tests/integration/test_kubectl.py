@@ -16,7 +16,7 @@ from cluster import binaries
 from cluster.plane import ControlPlane
 from millrace.errors import ExitCode
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 MANIFEST: dict[str, Any] = {
@@ -70,7 +70,7 @@ class Desk:
             env={**os.environ, **given, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
         )
 
     def told(self, *words: object) -> str:

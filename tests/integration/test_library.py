@@ -144,6 +144,6 @@ def test_the_program_in_the_documents_runs(
     script.write_text(code)
     produce(kafka, source, b'{"items":[{"price":3,"count":2}]}', b'{"items":[]}')
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'worker'}"}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=400, env=env)
     assert done.returncode == 0, done.stderr
     assert read(kafka, out, 2) == [b"0", b"6"]

@@ -28,7 +28,7 @@ from millrace_operator.objects import PIPELINES
 from millrace_operator.observed import Settings
 from millrace_operator.seal import Seal
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE, KEY = "air", ("air", "flights")

@@ -24,7 +24,7 @@ from millrace.local.broker.embedded import EmbeddedBroker
 from millrace.ownership.claim import OP, Claim
 from operator_process import NAMESPACE, PIPELINE, PODS, ROOT, Operator, manifest, prepare
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 RBAC = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
 PARTITIONS = 12

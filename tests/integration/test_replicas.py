@@ -22,7 +22,7 @@ from replica_stage import MemoryEpochs, copying
 
 pytestmark = pytest.mark.integration
 
-PATIENCE = 60.0  # s
+PATIENCE = 200.0  # s
 PARTITIONS = 4
 
 

@@ -39,7 +39,7 @@ def doubled(value):
 
 def get(address: str, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as refused:
         with refused:
@@ -109,7 +109,7 @@ def test_a_stuck_stage_is_told_with_its_stack_and_clears(
         await_that(lambda: status().get("positions") == {"0": 250, "1": 250}, "all the rest is processed")
     finally:
         worker.terminate()
-        worker.wait(60)
+        worker.wait(120)
     assert len(_events(log, "stage stuck")) == 1
 
 

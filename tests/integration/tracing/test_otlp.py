@@ -135,7 +135,7 @@ def test_spans_arrive_as_the_standard_variables_say(tmp_path: Path, collector: C
             assert driver.poll() is None, "the worker has ended"
             assert time.monotonic() < deadline, "the spans do not arrive"
             time.sleep(0.02)
-        driver.communicate(timeout=60)
+        driver.communicate(timeout=240)
     finally:
         driver.kill()
         driver.wait()

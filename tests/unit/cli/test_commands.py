@@ -38,7 +38,7 @@ CODE = "def even(value):\n    return value % 2 == 0\n\ndef setup():\n    raise R
 def millrace(*words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "millrace.cli", *map(str, words)],
-        cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
+        cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
 
 

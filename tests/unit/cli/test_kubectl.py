@@ -238,7 +238,7 @@ def kubectl_millrace(*words: object, path: str = os.environ["PATH"]) -> subproce
         **os.environ, "PATH": path, "COLUMNS": "120", "PYTHONPATH": f"{ROOT / 'crds'}:{ROOT / 'worker'}",
     }  # fmt: skip
     command = [sys.executable, "-m", "millrace.cli.kubectl", *map(str, words)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
 
 
 def kubectl_that(folder: Path, script: str) -> str:

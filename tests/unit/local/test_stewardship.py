@@ -75,7 +75,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def until(condition: Callable[[], bool], steward: Steward, seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], steward: Steward, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert steward.error is None, steward.error

@@ -64,7 +64,7 @@ while True:
 Make = Callable[..., Supervisor]
 
 
-def until(condition: Callable[[], bool], supervisor: Supervisor, seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], supervisor: Supervisor, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"

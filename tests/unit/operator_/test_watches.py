@@ -50,7 +50,7 @@ def question(name: str) -> Question:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = Deadline.after(CLOCK, 20)
+    deadline = Deadline.after(CLOCK, 200)
     while not holds():
         assert not deadline.expired()
         CLOCK.sleep(0.01)

@@ -73,7 +73,7 @@ def test_python_in_the_documents_runs(body: str, tmp_path: Path) -> None:
     if re.search(r"^def test_", body, re.MULTILINE):
         env |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # so that it need not be installed, and may be
         command = [sys.executable, "-m", "pytest", "-q", "-p", "millrace.pytest_plugin", script]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=env)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -109,7 +109,7 @@ def _assert_millrace_knows(words: list[str], line: str) -> None:
 def _assert_help_has(program: str, commands: list[str], words: list[str], line: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", program, *commands, "--help"],
-        capture_output=True, text=True, timeout=60, env={**_env(), "COLUMNS": "200", "TERM": "dumb"},
+        capture_output=True, text=True, timeout=240, env={**_env(), "COLUMNS": "200", "TERM": "dumb"},
     )  # fmt: skip
     assert done.returncode == 0, f"{line}: {done.stderr}"
     for option in (word.split("=")[0] for word in words if word.startswith("--")):

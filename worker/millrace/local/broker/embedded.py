@@ -78,7 +78,7 @@ class EmbeddedBroker:
         """Of the Java process; None if it does not run."""
         return self._process.pid if self._process and self.alive() else None
 
-    def start(self, timeout: float = 60.0) -> None:
+    def start(self, timeout: float = 240.0) -> None:
         """Return when the broker answers. A broker that runs already is left alone.
 
         Raises MillraceError: SETUP (no Java, no jars, a start that failed: with what the log says), BUSY (a port, or
