@@ -243,7 +243,9 @@ def status(state: Path) -> dict[str, object]:
     return found
 
 
-def await_that(condition: Callable[[], bool], what: str, run: Run | None = None, seconds: float = 240) -> None:
+def await_that(
+    condition: Callable[[], bool], what: str, run: Run | None = None, seconds: float = 240
+) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if run is not None and run.process.poll() is not None:

@@ -34,7 +34,12 @@ class BrokerKeeper:
     """
 
     def __init__(
-        self, broker: Broker, clock: Clock, notice: Callable[[str, str], None], *, start_timeout: float = 240.0
+        self,
+        broker: Broker,
+        clock: Clock,
+        notice: Callable[[str, str], None],
+        *,
+        start_timeout: float = 240.0,
     ) -> None:
         self._broker, self._clock, self._notice = broker, clock, notice
         self._start_timeout = start_timeout
