@@ -17,6 +17,7 @@ from millrace.connectivity.ports import (
     Cluster,
     OffsetAndMetadata,
     TimedOut,
+    TopicMissing,
 )
 from millrace.ownership.abandoned import Abandoned
 from millrace.ownership.acting import Acting, Again, Desk, claim_of
@@ -33,7 +34,7 @@ from millrace.ownership.control_rules import (
     passes,
 )
 from millrace.ownership.epoch import Epoch
-from millrace.ownership.epoch_store import EpochConflict, EpochStore, Published, published
+from millrace.ownership.epoch_store import EpochConflict, EpochStore, Published
 from millrace.ownership.errors import ClaimLost, ForeignClaim
 from millrace.ownership.reports import (
     EpochPublished,
@@ -46,7 +47,6 @@ from millrace.ownership.reports import (
     Why,
 )
 from millrace.ownership.seeding import StartFrom, give_first_claims
-from millrace.ownership.topics import no_source
 
 __all__ = [
     "RENEW_PARKED",
@@ -93,7 +93,7 @@ class ControlPlane:
         self._identity = Identity(uid, topic, "", group, claims_group)
         self._start_from, self._timeout = start_from, timeout
         self._renewed = clock.monotonic()
-        self._desk = Desk(cluster, clock, tuple(outputs))
+        self._desk = Desk(cluster, cluster.admin(), clock, tuple(outputs))
         self._abandoned = Abandoned(self._desk)
 
     def open(self) -> Epoch:
@@ -133,23 +133,32 @@ class ControlPlane:
         return Reconciled(seen.epoch, _next(seen, replicas, fleet), tuple(events))
 
     def close(self) -> None:
-        """Close the clients. It may go on later, with others; what it has in mind it keeps."""
-        self._desk.close()
+        self._desk.admin.close()
 
     def _published(self) -> Published:
-        return published(self._store, self._identity.uid)
+        published = self._store.read()
+        while published is None:
+            try:
+                published = self._store.publish(Epoch.first(self._identity.uid), None)
+            except EpochConflict:
+                published = self._store.read()
+        return published
 
     def _observe(self, deadline: Deadline) -> Observation:
-        shown = self._published()  # before the claims: what it calls seeded must be found among them
+        published = self._published()  # before the claims: what it calls seeded must be found among them
         desk, topic = self._desk, self._identity.topic
         described = desk.admin.describe_topic(topic, deadline.remaining())
         if described is None:
-            raise no_source(topic)
+            raise TopicMissing(
+                f"topic {topic} does not exist",
+                where="spec.source.topic",
+                remedy="create it, or add spec.source.create to have it created",
+            )
         identity = replace(self._identity, topic_id=described.id)
-        partitions = range(max(described.partitions, shown.epoch.partitions))
+        partitions = range(max(described.partitions, published.epoch.partitions))
         claims = desk.read(identity.claims_group, topic, partitions, deadline)
         mirror = desk.read(identity.group, topic, partitions, deadline)
-        return Observation(shown, identity, described.partitions, claims, mirror)
+        return Observation(published, identity, described.partitions, claims, mirror)
 
     def _examine(self, seen: Observation, deadline: Deadline) -> None:
         """R6. What looks lost may be a seed whose transaction is committed and not complete: only a stable read tells."""
