@@ -7,7 +7,7 @@ readable. Every change is told with the key of the pipeline that it concerns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import structlog
@@ -43,6 +43,7 @@ class Cache:
         self._objects: dict[PipelineKey, dict[Key, Tree]] = {}
         self._nodes: dict[str, float] = {}
         self._ready: dict[str, asyncio.Event] = {}
+        self._gone_meanwhile: dict[int, list[str]] = {}  # by write under way: uids
         self._log = structlog.get_logger("millrace.operator")
         self.service_monitors = False
 
@@ -87,9 +88,21 @@ class Cache:
     def nodes_lost(self) -> Mapping[str, float]:
         return self._nodes
 
-    def took(self, tree: Tree) -> None:
-        """What the API server answered to a write of ours: known at once, not when the watch tells it."""
-        self._put(tree)
+    async def write(self, request: Awaitable[Tree | None]) -> None:
+        """Wait for a write of ours; its answer is known at once, not when the watch tells it.
+
+        Unless the watch has told meanwhile that the object is gone: then the answer is the older news, and nothing would
+        ever take the object out again.
+        """
+        gone: list[str] = []
+        at = id(gone)
+        self._gone_meanwhile[at] = gone
+        try:
+            answer = await request
+        finally:
+            del self._gone_meanwhile[at]
+        if answer is not None and text(answer, "metadata", "uid") not in gone:
+            self._put(answer)
 
     async def _knows(self, kind: Kind) -> bool:
         try:
@@ -172,7 +185,9 @@ class Cache:
 
     def _remove(self, pipeline: PipelineKey, at: Key) -> None:
         objects = self._objects[pipeline]
-        del objects[at]
+        uid = text(objects.pop(at), "metadata", "uid")
+        for gone in self._gone_meanwhile.values():
+            gone.append(uid)
         if not objects:
             del self._objects[pipeline]
         self._changed(pipeline)

@@ -209,16 +209,14 @@ class Controller:
             metadata = {"finalizers": list(outcome.finalizers), "resourceVersion": resource.version}
             await self._cluster.patch(PIPELINES, namespace, resource.name, {"metadata": metadata})
         for tree in outcome.objects:
-            self._cache.took(await self._cluster.apply(tree))
+            await self._cache.write(self._cluster.apply(tree))
         for tree in outcome.creations:
-            self._cache.took(await self._made(tree))
+            await self._cache.write(self._made(tree))
         for one in outcome.deletions:
             await self._cluster.delete(KINDS[one.kind], namespace, one.name, uid=one.uid, grace=one.grace)
         for pod in outcome.pods:
             annotations = {"annotations": {names.EPOCH: str(pod.epoch)}}
-            told = await self._cluster.patch(PODS, namespace, pod.pod, {"metadata": annotations})
-            if told is not None:
-                self._cache.took(told)
+            await self._cache.write(self._cluster.patch(PODS, namespace, pod.pod, {"metadata": annotations}))
         if outcome.kafka is not None and memory is not None:
             for event in await self._threads.work(memory.kafka, outcome.kafka):
                 level = "warning" if isinstance(event, Interrupted) else "info"
