@@ -1,5 +1,5 @@
-"""A TCP proxy before one broker that can keep a request back: how the suite makes a request late, which the network
-does to anybody and nobody can do at will.
+"""A TCP proxy before one broker that can keep a request back, or make the way to the broker long: what the network does
+to anybody and nobody can do at will.
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ END_TXN = 26
 class KafkaProxy:
     """Listens on `port` and forwards to `target`, frame by frame in the clients' direction. Everything ends with
     `close`.
+
+    Attributes:
+        delay: seconds that whatever the broker says is under way.
     """
 
     def __init__(self, port: int = 0) -> None:
+        self.delay = 0.0
+        self._closed = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         self._target: tuple[str, int] | None = None
@@ -53,6 +58,7 @@ class KafkaProxy:
         return len(kept)
 
     def close(self) -> None:
+        self._closed.set()
         for one in (self._listener, *self._sockets):
             one.close()
 
@@ -95,6 +101,7 @@ class KafkaProxy:
     def _replies(self, upstream: socket.socket, client: socket.socket) -> None:
         try:
             while data := upstream.recv(65536):
+                self._closed.wait(self.delay)
                 client.sendall(data)
         except OSError:
             return

@@ -20,6 +20,7 @@ from millrace.connectivity.ports import (
     OffsetAndMetadata,
     OutcomeUnknown,
     TimedOut,
+    Unstable,
 )
 from millrace.local.broker.embedded import EmbeddedBroker
 
@@ -261,3 +262,26 @@ def offsets_of_a_lost_reply_stay_out(world: World, release: Callable[[], None]) 
     world.clock.sleep(0.5)
     second.commit(PATIENCE)
     assert world.offsets(group, source) == {0: OffsetAndMetadata(2, "in time")}
+
+
+@pytest.mark.integration
+def test_a_long_way_to_the_broker_is_not_taken_for_a_pending_transaction(
+    proxied: tuple[KafkaWorld, KafkaProxy],
+) -> None:
+    world, proxy = proxied
+    source, group = world.topic(), world.fresh("g")
+    producer, admin = world.transactional(world.fresh("id")), world.admin()
+    producer.begin()
+    producer.send_offsets(group, source, {0: OffsetAndMetadata(1)}, PATIENCE)
+    producer.commit(PATIENCE)
+    assert world.offsets(group, source) == {0: OffsetAndMetadata(1)}
+    admin.group_offsets(group, source, [0], PATIENCE, stable=True)  # connected
+    proxy.delay = 0.4
+    read = admin.group_offsets(group, source, [0], PATIENCE, stable=True)
+    assert read == {0: OffsetAndMetadata(1)}
+
+    producer.begin()
+    producer.send_offsets(group, source, {0: OffsetAndMetadata(2)}, PATIENCE)
+    with pytest.raises(Unstable):
+        admin.group_offsets(group, source, [0], PATIENCE, stable=True)
+    producer.commit(PATIENCE)

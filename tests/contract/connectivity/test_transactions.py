@@ -149,7 +149,7 @@ def test_init_aborts_what_the_former_producer_left_open(world: World) -> None:
     dead.produce(output, b"never", partition=0)
     dead.send_offsets(group, source, {0: OffsetAndMetadata(5, "never")}, PATIENCE)
     with pytest.raises(Unstable):
-        world.admin().group_offsets(group, source, [0], 1.0, stable=True)
+        world.admin().group_offsets(group, source, [0], PATIENCE, stable=True)
 
     world.transactional(name)
 
@@ -180,7 +180,7 @@ def test_of_two_ids_with_pending_offsets_of_one_partition_the_one_that_sent_last
     b.send_offsets(group, source, {0: OffsetAndMetadata(20, "b")}, PATIENCE)
     b.commit(PATIENCE)
     with pytest.raises(Unstable):  # a's is pending still
-        world.admin().group_offsets(group, source, [0], 1.0, stable=True)
+        world.admin().group_offsets(group, source, [0], PATIENCE, stable=True)
     a.commit(PATIENCE)
     assert world.offsets(group, source) == {0: OffsetAndMetadata(20, "b")}
 

@@ -26,6 +26,9 @@ _PENDING = (
     0.15  # s; librdkafka asks again by itself while a transaction is pending (every 100 ms), until time is up
 )
 _PENDING_AT_FIRST = 1.0  # s; the same while there is no connection to the coordinator yet
+_TRIPS = (
+    2.0  # times as long as a plain read just took must a stable one have waited, before it counts as pending
+)
 _PAUSE = 0.05  # s between two attempts
 _LATER = frozenset(
     {
@@ -50,6 +53,7 @@ class CommittedOffsets:
         self._settings, self._connection, self._clock = settings, connection, clock
         self._consumers: dict[tuple[str, bool], Consumer] = {}
         self._answered: set[tuple[str, bool]] = set()
+        self._pending: dict[str, float] = {}  # by group: seconds, where an answer takes longer than usual
 
     def read(
         self, group: str, topic: str, partitions: Iterable[int], deadline: Deadline, *, stable: bool
@@ -60,20 +64,24 @@ class CommittedOffsets:
         wanted = [TopicPartition(topic, partition) for partition in partitions]
         if not stable:
             return self._ask((group, False), wanted, deadline)
-        wait = _PENDING if (group, True) in self._answered else _PENDING_AT_FIRST
-        try:
-            return self._ask(
-                (group, True),
-                wanted,
-                Deadline.after(self._clock, min(wait, deadline.remaining())),
-            )
-        except KafkaException:
-            raise
-        except _Late:
-            self._ask((group, False), wanted, deadline)  # raises if it is the broker that does not answer
-            raise Unstable(
-                f"a transaction on the offsets of group {group} is pending", where=f"group {group}"
-            ) from None
+        wait = self._pending.get(group, _PENDING)
+        if (group, True) not in self._answered:
+            wait = max(wait, _PENDING_AT_FIRST)
+        while True:
+            # half of the time at most: the rest is to see whether it is the broker that does not answer
+            wait = min(wait, deadline.remaining() / 2)
+            try:
+                return self._ask((group, True), wanted, Deadline.after(self._clock, wait))
+            except _Late:
+                began = self._clock.monotonic()
+                self._ask((group, False), wanted, deadline)
+                trips = _TRIPS * (self._clock.monotonic() - began)
+                self._pending[group] = max(_PENDING, trips)
+                if trips <= wait or deadline.expired():
+                    raise Unstable(
+                        f"a transaction on the offsets of group {group} is pending", where=f"group {group}"
+                    ) from None
+                wait = trips
 
     def close(self) -> None:
         for consumer in self._consumers.values():
