@@ -70,6 +70,7 @@ class Operator:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
+        self._readings = directory / "readings"
         paths = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker", "operator", "tests"))
         with (directory / "operator.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -78,7 +79,12 @@ class Operator:
                     str(Path(__file__).with_name("operator_stand_in.py")),
                     *("--kubeconfig", str(kubeconfig), "--http", f"127.0.0.1:{self._port}"),
                 ],
-                env={**os.environ, "PYTHONPATH": paths, "KUBECONFIG": str(kubeconfig)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": paths,
+                    "KUBECONFIG": str(kubeconfig),
+                    "READINGS": str(self._readings),
+                },
                 stdout=log,
                 stderr=log,
             )
@@ -99,6 +105,11 @@ class Operator:
             if line.startswith(f"millrace_operator_{which} "):
                 return float(line.split()[1])
         return 0.0
+
+    def readings(self) -> Counter[str]:
+        """Requests at the stand-in for the brokers, by kind, of this process and those before."""
+        lines = self._readings.read_text().splitlines() if self._readings.exists() else []
+        return Counter(line.split()[0] for line in lines)
 
     def memory(self) -> float:
         """Resident, MiB."""
@@ -239,9 +250,10 @@ def measure(plane: ControlPlane, kubeconfig: Path, directory: Path) -> Iterator[
 
     case = f"{THOUSAND} pipelines at rest"
     say(f"{STEADY:.0f} s at rest")
-    cpu = operator.cpu()
+    cpu, readings = operator.cpu(), operator.readings()
     time.sleep(STEADY)
     yield figure(case, f"API writes in {STEADY:.0f} s", len(audit.writes()), "", 0)
+    yield from read(case, operator.readings() - readings, STEADY)
     yield Figure(case, "operator's CPU", round((operator.cpu() - cpu) / STEADY * 100, 1), "% of a core")
     yield from restarted(kubeconfig, directory, operator, audit, THOUSAND, 15.0)
 
@@ -256,6 +268,11 @@ def measure(plane: ControlPlane, kubeconfig: Path, directory: Path) -> Iterator[
 
     operator = Operator(kubeconfig, directory)
     operator.await_all_seen(FIVE_THOUSAND)
+    settle(operator)
+    readings = operator.readings()
+    seconds = max(STEADY / 5, 45.0)
+    time.sleep(seconds)
+    yield from read(f"{FIVE_THOUSAND} pipelines at rest", operator.readings() - readings, seconds)
     say(f"{CHANGES} changes, one after another")
     times = sorted(latencies(plane, THOUSAND))
     case = f"a change among {FIVE_THOUSAND}"
@@ -263,6 +280,21 @@ def measure(plane: ControlPlane, kubeconfig: Path, directory: Path) -> Iterator[
     yield figure(case, "to its StatefulSet, p99", times[int(len(times) * 0.99)], "s", 1.0)
     yield figure(case, "memory", operator.memory(), "MiB", 400.0)
     operator.stop()
+
+
+def read(case: str, requests: Counter[str], seconds: float) -> Iterator[Figure]:
+    """What lag and claims cost the broker. One request here is, with the real client: topics, one; offsets, one for their
+    leaders and one to each; committed, one to each coordinator, after one to learn who they are when a group is new;
+    members, one to each broker. So they grow with brokers. The bound: each kind in each of the rounds, one in 15 s and
+    one for whoever looks at the edge of it.
+    """
+    for kind in sorted(requests):
+        say(f"  {requests[kind] * 60 / seconds:6.1f} a minute: {kind}")
+    every_kind, rounds = 4, seconds / 15 + 1
+    most = 1.5 * every_kind * rounds * 60 / seconds
+    yield figure(
+        case, "requests of lag readings (all kinds)", requests.total() * 60 / seconds, "a minute", most
+    )
 
 
 def restarted(
@@ -334,7 +366,12 @@ def main() -> None:
         finally:
             plane.stop()
     publish(
-        "operator", figures, {"brokers": "a stand-in behind the connectivity port, with doubles of workers"}
+        "operator",
+        figures,
+        {
+            "brokers": "a stand-in behind the connectivity port, with doubles of workers",
+            "lag readings": "calls there; the real client sends one or two to each broker for each",
+        },
     )
 
 

@@ -9,37 +9,48 @@ cost is in the figures of time and memory. Run as a program: the arguments are t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TextIO
 
 from millrace.clock import SystemClock
 from millrace.connectivity.memory import MemoryBroker
+from millrace.connectivity.memory.faults import Call, Phase
 from millrace.connectivity.ports import Cluster, OffsetAndMetadata
 from millrace.ownership.claim import Claim
+from millrace.ownership.control_plane import Event
 from millrace.ownership.epoch import Epoch
 from millrace.ownership.epoch_store import Published
 from millrace_api import ConsumerPipeline
+from millrace_api.spec import Kafka
 from millrace_operator import main as program
 from millrace_operator.epochs import EpochMap
-from millrace_operator.kafka import PipelineKafka, Threads
+from millrace_operator.kafka import PipelineKafka
 from millrace_operator.observed import KafkaView
+from millrace_operator.outcome import Cleanup, KafkaWork
+from millrace_operator.readings import watch
 from worker_double import WorkerDouble
 
 PARTITIONS = 4
 
 
 class StandIn:
-    """All brokers there are, and all workers."""
+    """All brokers there are, and all workers. Whoever uses it holds the lock."""
 
     def __init__(self) -> None:
         self.broker = MemoryBroker(SystemClock())
+        self.lock = threading.RLock()
         self._epochs: dict[str, Epoch] = {}
         self._doubles: dict[tuple[str, int], WorkerDouble] = {}
 
-    def connect(self, pipeline: ConsumerPipeline, secret: Mapping[str, str] | None) -> Cluster:
-        del secret
+    def connect(self, kafka: Kafka, secret: Mapping[str, str] | None, client_id: str) -> Cluster:
+        del kafka, secret
+        return self.broker.cluster(client_id=client_id)
+
+    def have_source(self, pipeline: ConsumerPipeline) -> None:
         if self.broker.find_topic(pipeline.spec.source.topic) is None:
             self.broker.create_topic(pipeline.spec.source.topic, PARTITIONS)
-        return self.broker.cluster(client_id=f"{pipeline.group_id}-op")
 
     def told(self, epoch: Epoch) -> None:
         self._epochs[epoch.uid] = epoch
@@ -49,7 +60,7 @@ class StandIn:
 
     def remember(self, pipeline: ConsumerPipeline, epoch: Epoch) -> None:
         """What a broker would still have from before the operator's start: all claims where they belong."""
-        self.connect(pipeline, None)
+        self.have_source(pipeline)
         self.told(epoch)
         topic = self.broker.topic(pipeline.spec.source.topic)
         admin = self.broker.cluster(client_id="stand-in").admin()
@@ -82,13 +93,29 @@ class StandIn:
 class _Kafka(PipelineKafka):
     """The operator's own, which lets the workers have their turn before it looks."""
 
-    def look(self) -> KafkaView:
-        if not STAND_IN.knows(self._uid):
-            published = self._store.read()
-            if published is not None:
-                STAND_IN.remember(self._pipeline, published.epoch)
-        STAND_IN.work(self._pipeline, self._uid)
-        return super().look()
+    def look(self, within: float = 0.0) -> KafkaView:
+        known = STAND_IN.knows(self._uid)
+        before = None if known else self._store.read()
+        with STAND_IN.lock:
+            STAND_IN.have_source(self._pipeline)
+            if before is not None:
+                STAND_IN.remember(self._pipeline, before.epoch)
+            STAND_IN.work(self._pipeline, self._uid)
+        return super().look(within)
+
+    def work(self, order: KafkaWork) -> Sequence[Event]:
+        with STAND_IN.lock:
+            return super().work(order)
+
+    def clean(self, order: Cleanup) -> KafkaView:
+        with STAND_IN.lock:
+            return super().clean(order)
+
+
+class _Watch(watch.Watch):
+    def _read(self, questions):  # type: ignore[no-untyped-def]
+        with STAND_IN.lock:
+            return super()._read(questions)
 
 
 class _Epochs(EpochMap):
@@ -98,6 +125,17 @@ class _Epochs(EpochMap):
         return published
 
 
+def counted(file: TextIO) -> None:
+    """Write down each call of a survey."""
+
+    def hook(call: Call) -> None:
+        if call.kind == "survey" and call.phase is Phase.BEFORE:
+            file.write(f"{call.name} {call.about['count']}\n")
+            file.flush()
+
+    STAND_IN.broker.hook = hook
+
+
 STAND_IN = StandIn()
 
 
@@ -105,10 +143,12 @@ def main() -> None:
     from millrace_operator import controller
 
     program.connect = STAND_IN.connect  # type: ignore[assignment]
-    program.Threads = lambda: Threads(1)  # type: ignore[misc, assignment]  # the stand-in is used by one at a time
     controller.PipelineKafka = _Kafka  # type: ignore[misc]
     controller.EpochMap = _Epochs  # type: ignore[misc]
-    program.main()
+    watch.Watch = _Watch  # type: ignore[misc]
+    with open(os.environ.get("READINGS", os.devnull), "a") as file:
+        counted(file)
+        program.main()
 
 
 if __name__ == "__main__":

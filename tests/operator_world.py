@@ -14,11 +14,12 @@ from typing import Any
 import yaml
 
 from millrace.channel.backlog import Backlog
-from millrace.clock import VirtualClock
+from millrace.clock import Deadline, VirtualClock
 from millrace.connectivity.memory import MemoryBroker
 from millrace.connectivity.memory.faults import Call
 from millrace.connectivity.ports import BrokerUnreachable, Span
 from millrace.connectivity.ports import Cluster as KafkaCluster
+from millrace.errors import MillraceError
 from millrace.ownership.claim import Claim
 from millrace.ownership.control_plane import Interrupted
 from millrace.ownership.epoch import Epoch
@@ -30,6 +31,7 @@ from millrace_operator.observed import Claim as Claim_
 from millrace_operator.observed import KafkaView, Observed, Resource, Secret, Settings, Stuck
 from millrace_operator.outcome import Outcome
 from millrace_operator.pods import node_lost_since
+from millrace_operator.readings import Question, Reading, read
 from millrace_operator.reconcile import reconcile
 from millrace_operator.times import written
 from worker_double import WorkerDouble
@@ -180,13 +182,20 @@ class World:
         assert self.pipeline is not None
         of = (self.pipeline["metadata"]["uid"], copy.deepcopy(self.pipeline["spec"]))
         if self._kafka_of is None or self._kafka_of[0] != of:
-            made = PipelineKafka(self.observed().resource, self._connect, _Store(self), self.clock)
+            made = PipelineKafka(self.observed().resource, self._connect, self._ask, _Store(self), self.clock)
             made.view = self.view or made.view
             self._kafka_of = (of, made)
         return self._kafka_of[1]
 
     def _connect(self, _: ConsumerPipeline) -> KafkaCluster:
         return self.broker.cluster(client_id=OPERATOR)
+
+    def _ask(self, question: Question, _within: float) -> Reading:
+        survey = self.broker.cluster(client_id=OPERATOR).survey()
+        answer = read(survey, {"": question}, self.clock, Deadline.after(self.clock, 10.0))[""]
+        if isinstance(answer, MillraceError):
+            raise answer
+        return answer
 
     def _network(self, call: Call) -> None:
         if self.broker_away and call.client == OPERATOR:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 import structlog
 
@@ -15,11 +17,13 @@ from millrace.clock import Clock
 from millrace.connectivity.ports import Cluster as KafkaCluster
 from millrace.ownership.control_plane import Interrupted
 from millrace_api import ConsumerPipeline
+from millrace_api.spec import Kafka
 from millrace_api.tree import Tree
 from millrace_operator import children, names
 from millrace_operator.absent_pods import AbsentPods
 from millrace_operator.cache import Cache
 from millrace_operator.cluster import Cluster, Conflict, Refused
+from millrace_operator.connecting import identity
 from millrace_operator.epochs import EpochMap
 from millrace_operator.kafka import PipelineKafka, Threads
 from millrace_operator.objects import (
@@ -35,6 +39,7 @@ from millrace_operator.objects import (
 )
 from millrace_operator.observed import KafkaView, Observed, Resource, Settings
 from millrace_operator.outcome import Outcome
+from millrace_operator.readings import Question, Reading, Watches
 from millrace_operator.reconcile import reconcile
 from millrace_operator.recorder import Recorder
 from millrace_operator.resources import claim_of, code_of, resource_of, secret_of, secret_values
@@ -42,17 +47,23 @@ from millrace_operator.seal import Seal
 from millrace_operator.standstill import Standstill
 from millrace_operator.work_queue import Key
 
-ConnectKafka = Callable[[ConsumerPipeline, Mapping[str, str] | None], KafkaCluster]
-"""Clients for a pipeline, given the Secret's texts; None: it names none."""
+ConnectKafka = Callable[[Kafka, Mapping[str, str] | None, str], KafkaCluster]
+"""Clients for `spec.kafka`, given the Secret's texts (None: there is none) and a client id."""
+
+_READER: Final = "millrace-operator"
+"""Client id of readings, which are not one pipeline's."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """Of one pipeline. `of`: its uid, the part of its spec that concerns Kafka, its credentials: others need others."""
+    """Of one pipeline. `of`: its uid, the part of its spec that concerns Kafka, its credentials: others need others.
+    `who`: it, to those who read Kafka for it.
+    """
 
     of: tuple[object, ...]
     kafka: PipelineKafka
     store: EpochMap
+    who: object
     view: KafkaView | None = None
 
 
@@ -77,7 +88,7 @@ class Controller:
         self._standstill = Standstill(clock)
         self._recorder = Recorder(cluster, clock)
         self._memory: dict[Key, _Memory] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._watches = Watches(clock)
         self._log = structlog.get_logger("millrace.operator")
 
     async def reconcile_one(self, key: Key) -> float | None:
@@ -93,7 +104,7 @@ class Controller:
         memory = self._remember(key, resource, secret) if asks else None
         if memory is not None and outcome.look:
             memory.store.ever, memory.kafka.own_topics = observed.epoch_ever, resource.own_topics
-            memory.view = await self._threads.look(memory.kafka)
+            memory.view = await self._threads.look(memory.kafka, outcome.look_within)
             observed, _ = await self._observe(key, resource)  # epoch 0 may have been published
             outcome = reconcile(observed, self._clock.time())
         try:
@@ -105,11 +116,10 @@ class Controller:
             return None
         return 0.0 if outcome.kafka is not None and outcome.kafka.why == "act" else outcome.requeue_after
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._standstill.close()
-        for key in list(self._memory):
-            self._forget(key)
-        await asyncio.sleep(0)
+        self._memory.clear()
+        self._watches.close()
 
     async def _observe(self, key: Key, resource: Resource) -> tuple[Observed, Tree | None]:
         """With the Secret, whose values are for Kafka's clients only."""
@@ -166,8 +176,15 @@ class Controller:
         self._forget(key)
         values = secret_values(secret) if secret is not None else None
 
+        of_kafka, who = resource.pipeline.spec.kafka, object()
+        way = identity(of_kafka, values)
+
         def connect(pipeline: ConsumerPipeline) -> KafkaCluster:
-            return self._connect(pipeline, values)
+            return self._connect(of_kafka, values, f"{pipeline.group_id}-op")
+
+        def ask(question: Question, within: float) -> Reading:
+            reader = partial(self._connect, of_kafka, values, _READER)
+            return self._watches.ask(who, way, reader, question, within)
 
         store = EpochMap(
             self._cluster,
@@ -176,8 +193,8 @@ class Controller:
             pipeline=resource.name,
             owner=children.owner_of(resource),
         )
-        kafka = PipelineKafka(resource, connect, store, self._clock)
-        memory = self._memory[key] = _Memory(of, kafka, store, view)
+        kafka = PipelineKafka(resource, connect, ask, store, self._clock)
+        memory = self._memory[key] = _Memory(of, kafka, store, who, view)
         return memory
 
     async def _made(self, tree: Tree) -> Tree:
@@ -196,10 +213,8 @@ class Controller:
         self._absent.forget(key)
         self._standstill.forget(key)
         memory = self._memory.pop(key, None)
-        if memory is not None:  # not waited for: a client may take its time to close
-            closing = asyncio.create_task(self._threads.close(memory.kafka))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+        if memory is not None:
+            self._watches.leave(memory.who)
 
     async def _carry_out(
         self, key: Key, resource: Resource, outcome: Outcome, memory: _Memory | None

@@ -178,7 +178,7 @@ async def _work(options: Options, cluster: RealCluster, health: Health, stop: as
         health.ready = False
         filling.cancel()
         for controller in controllers:
-            await controller.close()
+            controller.close()
         threads.shutdown()
         with contextlib.suppress(Exception):
             await leadership.release()

@@ -76,6 +76,7 @@ class Outcome:
     objects: to be applied.
     creations: to be made after those, each unless it is there.
     look: Kafka should be looked at, and is not an affair of a pipeline that can't start.
+    look_within: seconds; what was read that long ago will do.
     cleanup: for a pipeline that goes with all that it has made.
     status: to be written; None: it is as it should be. exact: only if the resource still is as it was seen.
     requeue_after: seconds until the next reconcile, if nothing happens before.
@@ -88,6 +89,7 @@ class Outcome:
     pods: tuple[Annotated, ...] = ()
     kafka: KafkaWork | None = None
     look: bool = True
+    look_within: float = field(default=0.0, compare=False)
     cleanup: Cleanup | None = None
     status: Tree | None = None
     exact: bool = False

@@ -57,6 +57,7 @@ def reconcile(observed: Observed, now: float) -> Outcome:
         pods=_annotated(observed),
         kafka=way.work,
         look=look,
+        look_within=observed.settings.settled_look / 2 if _calm(observed, way) else 0.0,
         status=_changed(observed, status(resource, report, now)),
         exact=job.changed,
         events=(*transitions(resource, told), *job.events),
@@ -267,5 +268,10 @@ def _said(told: Tree) -> object:
 
 def _pause(observed: Observed, hands: Crew, way: Course) -> float:
     settings = observed.settings
-    calm = (way.settled or way.step is None) and not (observed.kafka and observed.kafka.to_make)
-    return min(settings.settled_look if calm else settings.unsettled_look, hands.moves or float("inf"))
+    pause = settings.settled_look if _calm(observed, way) else settings.unsettled_look
+    return min(pause, hands.moves or float("inf"))
+
+
+def _calm(observed: Observed, way: Course) -> bool:
+    """Nothing is to be done, or nothing can be."""
+    return (way.settled or way.step is None) and not (observed.kafka and observed.kafka.to_make)

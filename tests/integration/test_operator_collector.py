@@ -119,7 +119,7 @@ class Operator:
                 await asyncio.sleep(0.1)
         finally:
             filling.cancel()
-            await controller.close()
+            controller.close()
             threads.shutdown()
             await cluster.close()
 

@@ -121,7 +121,7 @@ class Operator:
             api,
             self._cache,
             self._pipelines,
-            lambda _, __: broker.cluster(client_id="op"),
+            lambda *_: broker.cluster(client_id="op"),
             api.clock,
             settings,
             self._threads,
@@ -139,7 +139,7 @@ class Operator:
             pass
         finally:
             filling.cancel()
-            await self._controller.close()
+            self._controller.close()
             self._threads.shutdown()
 
     async def _once(self) -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from millrace.errors import ExitCode, MillraceError
+
+if TYPE_CHECKING:
+    from millrace.connectivity.survey import Survey
 
 Headers = Sequence[tuple[str, bytes | None]]
 Row = tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None, int, int]
@@ -267,6 +270,7 @@ class Cluster(Protocol):
     def producer(self) -> Producer: ...
     def transactional_producer(self, transactional_id: str) -> TransactionalProducer: ...
     def admin(self) -> Admin: ...
+    def survey(self) -> Survey: ...
 
 
 class KafkaError(MillraceError):

@@ -31,14 +31,27 @@ class Again(Exception):
     """Something was given up; whatever is needed is seen at the next reconcile."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Desk:
     """What the control plane of one pipeline works with. `outputs`: all topics that its workers write in transactions."""
 
     cluster: Cluster
-    admin: Admin
     clock: Clock
     outputs: tuple[str, ...]
+    _admin: Admin | None = None
+
+    @property
+    def admin(self) -> Admin:
+        """Made when there is something to ask."""
+        if self._admin is None:
+            self._admin = self.cluster.admin()
+        return self._admin
+
+    def close(self) -> None:
+        """What is asked later makes another client."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
 
     def read(
         self,

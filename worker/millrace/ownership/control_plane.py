@@ -17,7 +17,6 @@ from millrace.connectivity.ports import (
     Cluster,
     OffsetAndMetadata,
     TimedOut,
-    TopicMissing,
 )
 from millrace.ownership.abandoned import Abandoned
 from millrace.ownership.acting import Acting, Again, Desk, claim_of
@@ -34,7 +33,7 @@ from millrace.ownership.control_rules import (
     passes,
 )
 from millrace.ownership.epoch import Epoch
-from millrace.ownership.epoch_store import EpochConflict, EpochStore, Published
+from millrace.ownership.epoch_store import EpochConflict, EpochStore, Published, published
 from millrace.ownership.errors import ClaimLost, ForeignClaim
 from millrace.ownership.reports import (
     EpochPublished,
@@ -47,6 +46,7 @@ from millrace.ownership.reports import (
     Why,
 )
 from millrace.ownership.seeding import StartFrom, give_first_claims
+from millrace.ownership.topics import no_source
 
 __all__ = [
     "RENEW_PARKED",
@@ -93,7 +93,7 @@ class ControlPlane:
         self._identity = Identity(uid, topic, "", group, claims_group)
         self._start_from, self._timeout = start_from, timeout
         self._renewed = clock.monotonic()
-        self._desk = Desk(cluster, cluster.admin(), clock, tuple(outputs))
+        self._desk = Desk(cluster, clock, tuple(outputs))
         self._abandoned = Abandoned(self._desk)
 
     def open(self) -> Epoch:
@@ -133,32 +133,23 @@ class ControlPlane:
         return Reconciled(seen.epoch, _next(seen, replicas, fleet), tuple(events))
 
     def close(self) -> None:
-        self._desk.admin.close()
+        """Close the clients. It may go on later, with others; what it has in mind it keeps."""
+        self._desk.close()
 
     def _published(self) -> Published:
-        published = self._store.read()
-        while published is None:
-            try:
-                published = self._store.publish(Epoch.first(self._identity.uid), None)
-            except EpochConflict:
-                published = self._store.read()
-        return published
+        return published(self._store, self._identity.uid)
 
     def _observe(self, deadline: Deadline) -> Observation:
-        published = self._published()  # before the claims: what it calls seeded must be found among them
+        shown = self._published()  # before the claims: what it calls seeded must be found among them
         desk, topic = self._desk, self._identity.topic
         described = desk.admin.describe_topic(topic, deadline.remaining())
         if described is None:
-            raise TopicMissing(
-                f"topic {topic} does not exist",
-                where="spec.source.topic",
-                remedy="create it, or add spec.source.create to have it created",
-            )
+            raise no_source(topic)
         identity = replace(self._identity, topic_id=described.id)
-        partitions = range(max(described.partitions, published.epoch.partitions))
+        partitions = range(max(described.partitions, shown.epoch.partitions))
         claims = desk.read(identity.claims_group, topic, partitions, deadline)
         mirror = desk.read(identity.group, topic, partitions, deadline)
-        return Observation(published, identity, described.partitions, claims, mirror)
+        return Observation(shown, identity, described.partitions, claims, mirror)
 
     def _examine(self, seen: Observation, deadline: Deadline) -> None:
         """R6. What looks lost may be a seed whose transaction is committed and not complete: only a stable read tells."""

@@ -40,6 +40,17 @@ class EpochStore(Protocol):
         """
 
 
+def published(store: EpochStore, uid: str) -> Published:
+    """What the store has; epoch 0 of this pipeline is published if that is nothing yet. Raises what the store raises."""
+    found = store.read()
+    while found is None:
+        try:
+            found = store.publish(Epoch.first(uid), None)
+        except EpochConflict:
+            found = store.read()
+    return found
+
+
 class MemoryEpochs:
     """The store of a program that is its own control plane, alone: nobody else can see what is published. When the
     program starts again numbers go on from the claims (`control_rules.next_number`).

@@ -68,13 +68,13 @@ class Rewriter:
         outputs: Sequence[str] = (),
         timeout: float = 60.0,
     ) -> None:
-        self._desk = Desk(cluster, cluster.admin(), clock, tuple(outputs))
+        self._desk = Desk(cluster, clock, tuple(outputs))
         self._deadline = Deadline.after(clock, timeout)
         self._identity, self._epoch = identity, epoch
         self._swept = False
 
     def close(self) -> None:
-        self._desk.admin.close()
+        self._desk.close()
 
     def look(self) -> Sight:
         """Without waiting for pending transactions: good for being shown, and for finding out as whom to act."""

@@ -53,9 +53,9 @@ def ensure(
     Raises: TopicMissing, which names all of them, and what the admin client raises.
     """
     found = [(topic, admin.describe_topic(topic.name, deadline.remaining())) for topic in topics]
-    missing = [topic for topic, described in found if described is None and topic.partitions is None]
-    if missing:
-        raise _missing(missing)
+    absent = [topic for topic, described in found if described is None and topic.partitions is None]
+    if absent:
+        raise missing(absent)
     for topic, described in found:
         if described is not None:
             if topic.partitions is not None and described.partitions != topic.partitions:
@@ -73,11 +73,20 @@ def ensure(
         notice(f"topic {topic.name} created with {plural(topic.partitions, 'partition')}", "info")
 
 
+def no_source(topic: str) -> TopicMissing:
+    return TopicMissing(
+        f"topic {topic} does not exist",
+        where="spec.source.topic",
+        remedy="create it, or add spec.source.create to have it created",
+    )
+
+
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _missing(topics: Sequence[Wanted]) -> TopicMissing:
+def missing(topics: Sequence[Wanted]) -> TopicMissing:
+    """That these are not there and may not be made."""
     names, paths = ", ".join(t.name for t in topics), " and ".join(t.path for t in topics)
     what = f"topic {names} does not exist" if len(topics) == 1 else f"topics {names} do not exist"
     it = "it" if len(topics) == 1 else "them"

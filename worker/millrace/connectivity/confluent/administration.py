@@ -23,37 +23,20 @@ from millrace.connectivity.confluent.committed import CommittedOffsets
 from millrace.connectivity.confluent.errors import Connection, bad_setting
 from millrace.connectivity.confluent.logs import logger
 from millrace.connectivity.confluent.requests import UNLIMITED, Requests
+from millrace.connectivity.confluent.slots import NotLed, metadata_of, not_led
 from millrace.connectivity.ports import (
     KafkaError,
     OffsetAndMetadata,
     OffsetOutOfRange,
     Span,
-    TimedOut,
     TopicDescription,
-    TopicMissing,
     Unstable,
 )
 from millrace.connectivity.settings import Settings
 from millrace.errors import ExitCode
 
 _FIRST: OffsetSpec = EarliestSpec()  # type: ignore[no-untyped-call]  # the library does not say
-_NOT_LED = frozenset(
-    {
-        Native._NOENT,
-        Native.LEADER_NOT_AVAILABLE,
-        Native.NOT_LEADER_FOR_PARTITION,
-        Native.OFFSET_NOT_AVAILABLE,
-        Native.KAFKA_STORAGE_ERROR,
-        Native.REPLICA_NOT_AVAILABLE,
-        Native.FENCED_LEADER_EPOCH,
-        Native.UNKNOWN_LEADER_EPOCH,
-    }
-)
 _LAST: OffsetSpec = LatestSpec()  # type: ignore[no-untyped-call]
-
-
-class NotLed(TimedOut):
-    """The partition is there and nobody leads it, for the moment."""
 
 
 class ConfluentAdmin:
@@ -127,7 +110,7 @@ class ConfluentAdmin:
             if slot.error is not None:
                 raise self._of_slot(slot.error, f"read the offsets of group {group}", slot)
             if slot.offset >= 0:
-                offsets[slot.partition] = OffsetAndMetadata(slot.offset, _metadata(slot.metadata))
+                offsets[slot.partition] = OffsetAndMetadata(slot.offset, metadata_of(slot))
         return offsets
 
     def commit_offsets(
@@ -249,19 +232,7 @@ class ConfluentAdmin:
         return {slot.partition: found.offset for slot, found in answers.items()}
 
     def _without_leader(self, slot: TopicPartition, error: Native, deadline: Deadline) -> KafkaError | None:
-        """librdkafka says of a partition that is not there only that it has no leader. One that is there gets a leader, or
-        the one that it has gets ready: ask again.
-        """
-        if error.code() not in _NOT_LED:
-            return None
-        found = self._describe(slot.topic, deadline)
-        if found is not None and slot.partition < found.partitions:
-            where = f"topic {slot.topic}, partition {slot.partition}"
-            return NotLed(f"{where} has no leader that answers now: {error.str()}", where=where)
-        what = f"topic {slot.topic}" if found is None else f"partition {slot.partition} of topic {slot.topic}"
-        return TopicMissing(
-            f"there is no {what}", where=f"topic {slot.topic}", remedy="create it, or let it grow"
-        )
+        return not_led(slot, error, lambda topic: self._describe(topic, deadline))
 
     def _of_slot(self, error: Native, doing: str, slot: TopicPartition) -> KafkaError:
         where = f"topic {slot.topic}, partition {slot.partition}"
@@ -275,11 +246,6 @@ class ConfluentAdmin:
 
     def _deadline(self, timeout: float) -> Deadline:
         return Deadline.after(self._clock, timeout)
-
-
-def _metadata(text: str | None) -> str | None:
-    """A NUL at the end is an artefact of the wire; a commit without metadata reads as None or ""."""
-    return (text or "").rstrip("\0") or None
 
 
 def _not_possible(topic: str) -> Callable[[str, Native], KafkaError | None]:

@@ -8,6 +8,7 @@ from millrace.connectivity import settings
 from millrace.connectivity.confluent.administration import ConfluentAdmin
 from millrace.connectivity.confluent.errors import Connection
 from millrace.connectivity.confluent.reader import ConfluentConsumer
+from millrace.connectivity.confluent.survey import ConfluentSurvey
 from millrace.connectivity.confluent.transactional import ConfluentTransactionalProducer
 from millrace.connectivity.confluent.writer import ConfluentProducer
 from millrace.connectivity.credentials import Credentials
@@ -57,6 +58,9 @@ class ConfluentCluster:
 
     def admin(self) -> ConfluentAdmin:
         return ConfluentAdmin(settings.admin(self._common, self._properties), self._connection())
+
+    def survey(self) -> ConfluentSurvey:
+        return ConfluentSurvey(settings.admin(self._common, self._properties), self._connection())
 
     def _connection(self) -> Connection:
         return Connection(self._bootstrap, self._tried)

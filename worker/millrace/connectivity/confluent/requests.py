@@ -9,7 +9,7 @@ dropped with all that it has under way, and another one made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from millrace.clock import Clock, Deadline
 from millrace.connectivity.confluent.errors import Connection, native
-from millrace.connectivity.ports import KafkaError
+from millrace.connectivity.ports import AuthenticationFailed, KafkaError
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -66,19 +66,57 @@ class Requests:
     ) -> dict[_K, Any]:
         """The answers to a request about several things. `judge` may know an error better than the general table."""
         answers = {}
+        for key, answer in self._answers(doing, send, deadline, where, absent, judge):
+            if isinstance(answer, KafkaError):
+                raise answer
+            answers[key] = answer
+        self._connection.works()
+        return answers
+
+    def every(
+        self,
+        doing: str,
+        send: Callable[[AdminClient], Mapping[_K, Future[Any]]],
+        deadline: Deadline,
+        where: Callable[[_K], str],
+        *,
+        absent: int | None = None,
+        judge: Callable[[_K, Native], KafkaError | None] = lambda _key, _error: None,
+    ) -> dict[_K, Any]:
+        """As `each`, but an error is the answer of the thing that it concerns. Raises what concerns all: no answer in
+        time, AuthenticationFailed.
+        """
+        answers = dict(self._answers(doing, send, deadline, where, absent, judge))
+        for answer in answers.values():
+            if isinstance(answer, AuthenticationFailed):
+                raise answer
+        if not any(isinstance(answer, KafkaError) for answer in answers.values()):
+            self._connection.works()
+        return answers
+
+    def _answers(
+        self,
+        doing: str,
+        send: Callable[[AdminClient], Mapping[_K, Future[Any]]],
+        deadline: Deadline,
+        where: Callable[[_K], str],
+        absent: int | None,
+        judge: Callable[[_K, Native], KafkaError | None],
+    ) -> Iterator[tuple[_K, Any]]:
         admin = self._admin = self._admin or self._make()
         for key, future in send(admin).items():
             try:
-                answers[key] = self._wait(admin, future, doing, deadline)
+                yield key, self._wait(admin, future, doing, deadline)
             except KafkaException as exception:
                 error = native(exception)
                 admin.poll(0)  # serve the error callback: it knows why
-                if error.code() == absent:
-                    answers[key] = None
-                else:
-                    raise judge(key, error) or self._connection.error(error, doing, where(key)) from None
-        self._connection.works()
-        return answers
+                absence = error.code() == absent
+                yield (
+                    key,
+                    None
+                    if absence
+                    else judge(key, error) or self._connection.error(error, doing, where(key)),
+                )
 
     def until(self, doing: str, done: Callable[[], bool], deadline: Deadline) -> None:
         """Ask again until it is so. Raises TimedOut."""

@@ -14,6 +14,7 @@ from millrace.connectivity.memory.faults import Faults, Hook
 from millrace.connectivity.memory.groups import Groups
 from millrace.connectivity.memory.log import Draft, MemoryRecord, PartitionLog, Topic
 from millrace.connectivity.memory.reader import MemoryConsumer
+from millrace.connectivity.memory.survey import MemorySurvey
 from millrace.connectivity.memory.transactional import MemoryTransactionalProducer
 from millrace.connectivity.memory.transactions import Coordinator, LateEnd, LateOffsets
 from millrace.connectivity.memory.writer import MemoryProducer
@@ -136,3 +137,6 @@ class MemoryCluster:
 
     def admin(self) -> MemoryAdmin:
         return MemoryAdmin(self._broker, self._client_id)
+
+    def survey(self) -> MemorySurvey:
+        return MemorySurvey(self._broker, self._client_id)

@@ -41,7 +41,7 @@ class Call:
 
     Attributes:
         client: the client id.
-        kind: "consumer", "producer", "transactional" or "admin".
+        kind: "consumer", "producer", "transactional", "admin" or "survey".
         name: the port's method; "deliver" when a producer sends what it has buffered.
         about: what it concerns (transactional_id, group, topic, partitions...), for traces and for choosing faults.
         phase: where the call is now.
@@ -112,7 +112,9 @@ class Faults:
     def wait_until_up(self, call: Call, deadline: Deadline, lost: type[KafkaError]) -> None:
         while not self.up:
             if deadline.expired():
-                raise no_reply(BrokerUnreachable if lost is TimedOut and call.kind == "admin" else lost, call)
+                raise no_reply(
+                    BrokerUnreachable if lost is TimedOut and call.kind in ("admin", "survey") else lost, call
+                )
             self.pause(deadline)
 
     def pause(self, deadline: Deadline) -> None:
