@@ -121,14 +121,13 @@ class Rounds:
         gone = self._askers.pop(who, None)
         if gone is not None:
             self._give_up(gone)
+
+    def _give_up(self, gone: _Asker) -> None:
+        for ticket in gone.waiting:
+            ticket.answer = KafkaError("nobody asks for this reading any more")
+        gone.waiting = []
         if not any(asker.waiting for asker in self._askers.values()):
             self._opened = None
-
-    @staticmethod
-    def _give_up(asker: _Asker) -> None:
-        for ticket in asker.waiting:
-            ticket.answer = KafkaError("nobody asks for this reading any more")
-        asker.waiting = []
 
     def _tell_all(self, done: _Round, failure: MillraceError) -> None:
         for _, ticket in done.waiting:

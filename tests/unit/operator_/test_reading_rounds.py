@@ -136,6 +136,16 @@ def test_more_than_fit_in_one_round_are_asked_about_in_the_next_and_those_who_wa
     assert list(these.begin(60.1)) == ["c", "a"]
 
 
+def test_who_asks_for_another_thing_at_the_first_try_after_a_failure_waits_for_it() -> None:
+    these = rounds()
+    these.ask("a", question("a"), 0.0)
+    these.begin(0.1)
+    these.end(BrokerUnreachable("away"), 1.0)
+    these.ask("a", question("a"), 10.0)
+    assert these.ask("a", question("other"), 10.0).answer is None
+    assert set(these.begin(10.1)) == {"a"}
+
+
 def test_who_has_left_is_not_asked_about() -> None:
     these = rounds()
     these.ask("a", question("a"), 0.0)
@@ -206,8 +216,9 @@ def test_each_has_its_own_answer_fresh_enough_and_none_waits_longer_than_two_rou
             wanted = question(f"{kind}{who}")
             ticket = these.ask(who, wanted, now, within)
             asked.append(Asked(who, wanted, now, within, ticket))
-            if ticket.answer is not None:
-                asked[-1].until = now
+            for one in asked:  # this one at once, or its former one, that nobody asks for any more
+                if one.ticket.answer is not None:
+                    one.until = min(one.until, now)
         elif what == "leave":
             these.leave(who)
             for one in asked:
