@@ -7,8 +7,10 @@ Time moves only here. Everything may be stopped in the middle (`reconcile(parts=
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import yaml
@@ -24,7 +26,7 @@ from millrace.ownership.claim import Claim
 from millrace.ownership.control_plane import Interrupted
 from millrace.ownership.epoch import Epoch
 from millrace.ownership.epoch_store import EpochConflict, Published
-from millrace_api import ConsumerPipeline, InvalidManifest, parse
+from millrace_api import ConsumerPipeline, InvalidManifest, Problem, parse
 from millrace_operator import names
 from millrace_operator.kafka import PipelineKafka
 from millrace_operator.observed import Claim as Claim_
@@ -50,6 +52,15 @@ spec:
 PARTITIONS = 6
 OPERATOR = "op"
 Object = dict[str, Any]
+
+
+@cache
+def _parsed(manifest: str) -> tuple[ConsumerPipeline | None, tuple[Problem, ...]]:
+    """Worlds look at the same ones thousands of times."""
+    try:
+        return parse(json.loads(manifest)), ()
+    except InvalidManifest as error:
+        return None, error.problems
 
 
 class World:
@@ -96,12 +107,9 @@ class World:
         self._remember()
         seen = self._versions[-2 if self.stale and len(self._versions) > 1 else -1]
         metadata = seen["metadata"]
-        try:
-            tree = {k: v for k, v in seen.items() if k != "status"}
-            own = {k: v for k, v in metadata.items() if k != "deletedAt"}
-            pipeline, problems = parse({**tree, "metadata": own}), ()
-        except InvalidManifest as error:
-            pipeline, problems = None, error.problems
+        tree = {k: v for k, v in seen.items() if k != "status"}
+        own = {k: v for k, v in metadata.items() if k != "deletedAt"}
+        pipeline, problems = _parsed(json.dumps({**tree, "metadata": own}))
         resource = Resource(
             name=metadata["name"],
             namespace=metadata["namespace"],
@@ -112,7 +120,7 @@ class World:
             problems=problems,
             deleted=metadata.get("deletedAt"),
             finalizers=tuple(metadata["finalizers"]),
-            status=copy.deepcopy(seen["status"]),
+            status=seen["status"],
             spec=seen["spec"],
         )
         lost = {
@@ -121,8 +129,8 @@ class World:
         return Observed(
             resource,
             self.settings,
-            children=copy.deepcopy(self.objects),
-            pods=tuple(copy.deepcopy(list(self.pods.values()))),
+            children=dict(self.objects),
+            pods=tuple(self.pods.values()),
             nodes_lost=lost,
             code=self.code,
             secret=self.secret,
@@ -131,7 +139,7 @@ class World:
             absent=self.absent,
             stuck=self.stuck,
             namespace_ends=self.namespace_ends,
-            collector_pods=tuple(copy.deepcopy(list(self.spark.values()))),
+            collector_pods=tuple(self.spark.values()),
             claim=self.claim,
         )
 

@@ -88,6 +88,7 @@ class Controller:
         self._standstill = Standstill(clock)
         self._recorder = Recorder(cluster, clock)
         self._memory: dict[Key, _Memory] = {}
+        self._parsed: dict[Key, tuple[Tree, Resource]] = {}
         self._watches = Watches(clock)
         self._log = structlog.get_logger("millrace.operator")
 
@@ -95,9 +96,10 @@ class Controller:
         """Seconds until it should be done again; None: nothing is left to do. Raises ClusterError."""
         tree = self._pipelines.get(key)
         if tree is None:
+            self._parsed.pop(key, None)
             self._forget(key)
             return None
-        resource = resource_of(tree)
+        resource = self._resource(key, tree)
         observed, secret = await self._observe(key, resource)
         outcome = reconcile(observed, self._clock.time())
         asks = outcome.look or outcome.cleanup is not None
@@ -120,6 +122,13 @@ class Controller:
         self._standstill.close()
         self._memory.clear()
         self._watches.close()
+
+    def _resource(self, key: Key, tree: Tree) -> Resource:
+        """Parsed once for each time that it was written: looks at thousands that stay as they are cost nothing here."""
+        known = self._parsed.get(key)
+        if known is None or known[0] is not tree:
+            known = self._parsed[key] = tree, resource_of(tree)
+        return known[1]
 
     async def _observe(self, key: Key, resource: Resource) -> tuple[Observed, Tree | None]:
         """With the Secret, whose values are for Kafka's clients only."""

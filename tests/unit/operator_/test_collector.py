@@ -51,9 +51,9 @@ def running(**collect: object) -> World:
 def followed(world: World) -> None:
     """Time goes on until there is a driver again."""
     for _ in range(400):
-        world.reconcile()
+        outcome = world.reconcile()
         world.kubelet()
-        world.clock.advance(1.0)
+        world.clock.advance(max(1.0, outcome.requeue_after))
         if world.alive() and attempts(world)[-1][1] == "":
             break
     world.settle()

@@ -128,13 +128,16 @@ class Operator:
             Seal(b"1" * 32),
         )
 
-    async def live(self, rounds: int) -> None:
-        """Until it has looked so many times, or is dead."""
+    async def live(self) -> None:
+        """Until it has nothing to write any more, or is dead."""
         filling = asyncio.create_task(self._cache.run())
         try:
             await self._cache.ready()
-            for _ in range(rounds):
+            idle = 0
+            while idle < 3:
+                before = (await self._api.list(PIPELINES)).version
                 await self._once()
+                idle = idle + 1 if (await self._api.list(PIPELINES)).version == before else 0
         except Dead:
             pass
         finally:
@@ -156,10 +159,10 @@ async def _crash_and_recover(writes: int, *, answers: bool) -> tuple[Api, bool]:
     await api.create(yaml.safe_load(MANIFEST))
     await api.create(CLAIM)
     api.left = writes
-    await Operator(api, broker).live(12)
+    await Operator(api, broker).live()
     died = api.left == 0
     api.left = None
-    await Operator(api, broker).live(12)
+    await Operator(api, broker).live()
     return api, died
 
 
@@ -188,7 +191,7 @@ def test_a_driver_of_another_pipeline_under_the_name_is_not_taken_for_ours() -> 
         await api.create(CLAIM)
         theirs = {"name": "flights.by-a.1", "namespace": "air", "ownerReferences": [{"uid": "another"}]}
         await MemoryCluster.create(api, {"apiVersion": "v1", "kind": "Pod", "metadata": theirs})
-        await Operator(api, broker).live(12)
+        await Operator(api, broker).live()
 
         told = await api.get(PIPELINES, *KEY) or {}
         [attempt] = told["status"]["collector"]["attempts"]  # type: ignore[index]

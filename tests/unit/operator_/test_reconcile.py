@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millrace.connectivity.ports import OffsetAndMetadata
 from millrace.ownership.claim import OP, Claim
+from millrace_operator.reconcile import reconcile
 from millrace_operator.times import written
 from operator_world import PARTITIONS, World
 
@@ -42,6 +45,18 @@ def test_as_few_writes_as_can_be_lead_there() -> None:
     assert len(told) <= 4, told
     assert epochs == ["epoch 0", "epoch 1"]
     assert len([write for write in world.writes if write.startswith("annotate")]) == 2
+
+
+def test_what_is_observed_stays_as_it_is() -> None:
+    """Here and in the operator it is what the cache has, not a copy."""
+    world = World()
+    for _ in range(8):
+        seen = world.observed()
+        before = copy.deepcopy(seen)
+        reconcile(seen, world.clock.time())
+        assert seen == before
+        world.reconcile()
+        world.kubelet()
 
 
 def test_epoch_0_is_there_before_any_pod_may_start() -> None:
