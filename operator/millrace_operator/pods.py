@@ -187,9 +187,12 @@ def _of_container(index: int, status: object) -> Iterator[Trouble]:
 
 
 def _starts_again(status: object, before: object) -> bool:
-    """Whether the container was started anew after a failure, more than once, and is not ready yet."""
-    failed = before is not None and number(before, "exitCode") != 0
-    return failed and number(status, "restartCount") > 1 and get(status, "ready") is not True
+    """Whether the container was started anew after a failure and is not ready yet. A first one that says nothing of its
+    cause, such as a SIGKILL, is over with that.
+    """
+    code = number(before, "exitCode") if before is not None else 0
+    failed = code in _BY_CODE or (code != 0 and number(status, "restartCount") > 1)
+    return failed and get(status, "ready") is not True
 
 
 def _ended(index: int, status: object, ended: object) -> Trouble:

@@ -78,6 +78,26 @@ def test_a_crash_loop_has_one_reason_while_it_is_tried_again(code: int, reason: 
     assert len(world.events) == events
 
 
+@pytest.mark.parametrize(
+    ("code", "first"), [(4, ("False", "FunctionFailed")), (5, ("False", "BrokerUnreachable"))]
+)
+def test_a_worker_that_said_why_it_ended_is_believed_from_the_first_time_until_it_is_ready(
+    code: int, first: tuple[str, str]
+) -> None:
+    world = running()
+    world.broken = {1: container(world, code, state={"running": {}}, ready=False, restartCount=1)}
+    assert told(world) == first
+
+    world.broken = {}
+    assert told(world) == ("True", "AllReady")
+
+
+def test_the_first_end_of_a_worker_that_was_killed_is_over_when_it_is_started_again() -> None:
+    world = running()
+    world.broken = {1: container(world, 137, state={"running": {}}, ready=False, restartCount=1)}
+    assert told(world) == ("False", "Starting")
+
+
 def test_a_worker_that_is_started_again_is_not_acted_for_however_long_it_needs() -> None:
     world = running(replicas=3)
     world.broken = {2: container(world, 1, state={"running": {}}, ready=False)}
