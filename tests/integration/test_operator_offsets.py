@@ -5,9 +5,6 @@ asks the broker really does its work (`kubelet_double`), and its user has no mor
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,67 +12,18 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster import binaries
 from cluster.plane import ControlPlane
+from editor import Editor
 from kubelet_double import KubeletDouble
 from millrace.connectivity.confluent import ConfluentCluster
 from millrace.errors import ExitCode
 from millrace.local.broker.embedded import EmbeddedBroker
 from millrace.ownership.claim import OP, Claim
-from operator_process import NAMESPACE, PIPELINE, PODS, ROOT, Operator, manifest, prepare
+from operator_process import NAMESPACE, PIPELINE, PODS, Operator, manifest, prepare
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
-RBAC = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"
 PARTITIONS = 12
-# What the chart adds to the cluster's role "edit", of the resource itself.
-EDITS_PIPELINES = {
-    "apiGroups": ["millrace.dev"],
-    "resources": ["consumerpipelines"],
-    "verbs": ["get", "list", "watch", "patch"],
-}
-
-
-class Editor:
-    """Somebody who may edit what is in the namespace, and her command line."""
-
-    def __init__(self, plane: ControlPlane, folder: Path, name: str = "editor", role: str = "edit") -> None:
-        self.plane, self.folder = plane, folder
-        account = {"metadata": {"name": name}}
-        assert plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", account).status == 201
-        whole = {"metadata": {"name": name}, "rules": [EDITS_PIPELINES]}
-        assert plane.request("POST", f"{RBAC}/roles", whole).status == 201
-        for kind, of in (("ClusterRole", role), ("Role", name)):
-            binding = {
-                "metadata": {"name": f"{name}-{kind.lower()}"},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": of},
-                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
-            }
-            assert plane.request("POST", f"{RBAC}/rolebindings", binding).status == 201
-        self.kubeconfig = plane.kubeconfig_of(NAMESPACE, name)
-        (folder / "bin").mkdir(exist_ok=True)
-        if not (folder / "bin" / "kubectl").exists():
-            (folder / "bin" / "kubectl").symlink_to(binaries.ensure(["kubectl"], build=False)["kubectl"])
-
-    def offsets(self, *words: object) -> subprocess.CompletedProcess[str]:
-        code = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker"))
-        return subprocess.run(
-            [sys.executable, "-m", "millrace.cli.kubectl", "offsets", *map(str, words), "-n", NAMESPACE],
-            env={
-                **os.environ,
-                "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
-                "PYTHONPATH": code,
-                "KUBECONFIG": str(self.kubeconfig),
-            },
-            capture_output=True,
-            text=True,
-            timeout=400,
-        )
-
-    def told(self, *words: object) -> dict[str, Any]:
-        done = self.offsets(*words, "-o", "json")
-        assert done.returncode == 0, done.stdout + done.stderr
-        return dict(json.loads(done.stdout))
 
 
 @pytest.fixture
@@ -85,7 +33,7 @@ def operator(
     plane = start_plane(pods=True)
     prepare(plane, kafka)
     found = Operator(plane, kafka, tmp_path)
-    with KubeletDouble(plane, NAMESPACE, "offsets", tmp_path):
+    with KubeletDouble(plane, NAMESPACE, tmp_path):
         yield found
         found.close()
 
@@ -115,16 +63,16 @@ def test_offsets_are_shown_reset_and_repaired_with_the_rights_of_an_editor(
     operator.eventually(lambda: all(offset > 0 for offset, _ in claims(kafka).values()))
 
     # shown, and what would change, while workers are at work
-    shown = editor.told("show", "flights")
+    shown = editor.told("offsets", "show", "flights")
     assert (shown["group"], shown["running"], len(shown["partitions"])) == ("air.flights", True, PARTITIONS)
     assert {row["standing"] for row in shown["partitions"]} == {"ours"}
     generation = operator.get(PIPELINE)["metadata"]["generation"]
-    planned = editor.told("reset", "flights", "--to", "earliest", "--dry-run")
+    planned = editor.told("offsets", "reset", "flights", "--to", "earliest", "--dry-run")
     assert (planned["dryRun"], {change["after"] for change in planned["changes"]}) == (True, {0})
     assert operator.get(PIPELINE)["metadata"]["generation"] == generation
 
     # reset: stopped, set, started again
-    done = editor.offsets("reset", "flights", "--to", "earliest", "--partitions", "0-3", "-o", "json")
+    done = editor.run("offsets", "reset", "flights", "--to", "earliest", "--partitions", "0-3", "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is paused" in done.stderr
     assert "goes on" in done.stderr
@@ -140,21 +88,21 @@ def test_offsets_are_shown_reset_and_repaired_with_the_rights_of_an_editor(
     # one that was suspended stays so
     operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka, suspend=True))
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Suspended"))
-    assert len(editor.told("reset", "flights", "--to", "earliest")["changes"]) == PARTITIONS
+    assert len(editor.told("offsets", "reset", "flights", "--to", "earliest")["changes"]) == PARTITIONS
     assert set(claims(kafka).values()) == {(0, OP)}
     assert operator.get(PIPELINE)["spec"]["suspend"] is True
-    nothing = editor.offsets("reset", "flights", "--from-group")
+    nothing = editor.run("offsets", "reset", "flights", "--from-group")
     assert (nothing.returncode, "nothing to change" in nothing.stdout) == (0, True)
-    sound = editor.offsets("repair", "flights", "--from-group")
+    sound = editor.run("offsets", "repair", "flights", "--from-group")
     assert (sound.returncode, "no claim is lost" in sound.stderr) == (ExitCode.USAGE, True)
 
     # claims lost under workers at work
     operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka))
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     lose_claims(operator, kafka)
-    refused = editor.offsets("reset", "flights", "--to", "earliest")
+    refused = editor.run("offsets", "reset", "flights", "--to", "earliest")
     assert (refused.returncode, "offsets repair flights" in refused.stderr) == (ExitCode.CLAIM_LOST, True)
-    repaired = editor.told("repair", "flights", "--to", "earliest")
+    repaired = editor.told("offsets", "repair", "flights", "--to", "earliest")
     assert {change["why"] for change in repaired["changes"]} == {"lost"}
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     assert {holder for _, holder in claims(kafka).values()} == {0, 1, 2}
@@ -172,24 +120,24 @@ def test_what_is_in_the_way_is_told_and_leaves_the_pipeline_as_it_was(
 ) -> None:
     editor = Editor(operator.plane, tmp_path)
     assert (
-        editor.offsets("reset", "flights", "--to", "earliest").returncode == ExitCode.USAGE
+        editor.run("offsets", "reset", "flights", "--to", "earliest").returncode == ExitCode.USAGE
     )  # none is there
     assert operator.plane.request("PATCH", f"{PIPELINE}?force=true", manifest(kafka)).status == 201
-    unmade = editor.offsets("show", "flights")
+    unmade = editor.run("offsets", "show", "flights")
     assert (unmade.returncode, "has not made the workers" in unmade.stderr) == (ExitCode.USAGE, True)
 
     operator.start()
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
     # nobody stops the workers: no operator is there
     operator.stop()
-    alone = editor.offsets("reset", "flights", "--to", "earliest", "--timeout", 1)
+    alone = editor.run("offsets", "reset", "flights", "--to", "earliest", "--timeout", 1)
     assert (alone.returncode, "no operator has looked at it" in alone.stderr) == (ExitCode.BUSY, True)
     assert operator.get(PIPELINE)["spec"]["suspend"] is False
     operator.start()
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
-    unclear = editor.offsets("reset", "flights")
+    unclear = editor.run("offsets", "reset", "flights")
     assert (unclear.returncode, "one of --to and --from-group" in unclear.stderr) == (ExitCode.USAGE, True)
-    outside = editor.offsets("reset", "flights", "--to", 10**9)
+    outside = editor.run("offsets", "reset", "flights", "--to", 10**9)
     assert (outside.returncode, "no such offset" in outside.stderr) == (ExitCode.OFFSET_GONE, True)
     operator.eventually(lambda: operator.condition("Ready") == ("True", "Running"))
 
@@ -197,14 +145,14 @@ def test_what_is_in_the_way_is_told_and_leaves_the_pipeline_as_it_was(
     other = pod_of_another()
     assert operator.plane.request("POST", PODS, other).status == 201
     for words in (("show",), ("reset", "--to", "earliest")):
-        busy = editor.offsets(words[0], "flights", *words[1:])
+        busy = editor.run("offsets", words[0], "flights", *words[1:])
         assert (busy.returncode, "another `kubectl millrace offsets`" in busy.stderr) == (ExitCode.BUSY, True)
     assert operator.plane.request("DELETE", f"{PODS}/flights.offsets?gracePeriodSeconds=0").status == 200
 
     # who may not make pods can't have one made for her
     viewer = Editor(operator.plane, tmp_path, "viewer", "view")
     generation = operator.get(PIPELINE)["metadata"]["generation"]
-    forbidden = viewer.offsets("reset", "flights", "--to", "earliest")
+    forbidden = viewer.run("offsets", "reset", "flights", "--to", "earliest")
     assert (forbidden.returncode, "forbidden" in forbidden.stderr) == (ExitCode.CREDENTIALS, True)
     assert operator.get(PIPELINE)["metadata"]["generation"] == generation  # nothing was stopped for it
 

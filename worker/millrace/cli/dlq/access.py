@@ -48,6 +48,26 @@ def dead_letters(place: Place) -> Iterator[DeadLetters]:
     from millrace.worker.manifest import read
 
     pipeline = read(place.manifest).pipeline
+    topic = _topic(pipeline)
+    with _cluster(pipeline, place) as cluster:
+        yield _of(pipeline, topic, cluster)
+
+
+def beside_workers(manifest: Path, secrets: Path | None) -> DeadLetters:
+    """Where the manifest says, from a place that has what a worker has. Raises as `dead_letters`."""
+    from millrace.worker.cluster import connect
+    from millrace.worker.manifest import read
+
+    pipeline = read(manifest).pipeline
+    topic = _topic(pipeline)
+    return _of(pipeline, topic, connect(pipeline, bootstrap=None, secrets=secrets, client_id=CLIENT))
+
+
+def _of(pipeline: ConsumerPipeline, topic: str, cluster: Cluster) -> DeadLetters:
+    return DeadLetters(cluster, topic, f"{pipeline.group_id}.dlq.replay", SystemClock())
+
+
+def _topic(pipeline: ConsumerPipeline) -> str:
     dead_letter = pipeline.spec.dead_letter
     if dead_letter is None:
         raise MillraceError(
@@ -56,8 +76,7 @@ def dead_letters(place: Place) -> Iterator[DeadLetters]:
             remedy="add spec.deadLetter; without it a message that can't be processed stops the worker",
             code=ExitCode.MANIFEST,
         )
-    with _cluster(pipeline, place) as cluster:
-        yield DeadLetters(cluster, dead_letter.topic, f"{pipeline.group_id}.dlq.replay", SystemClock())
+    return dead_letter.topic
 
 
 @contextmanager

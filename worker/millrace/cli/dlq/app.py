@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,29 @@ Until = Annotated[
     str | None,
     typer.Option("--until", metavar="TIME", help="Only written before (RFC 3339).", show_default="all"),
 ]
+Limit = Annotated[int, typer.Option(min=1, help="At most so many, the oldest of each partition first.")]
+At = Annotated[
+    str,
+    typer.Argument(
+        metavar="PARTITION:OFFSET", help="Where it is, as `list` says under `at`.", show_default=False
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="TOPIC", help="Where to send them.", show_default="where each came from"),
+]
+AtMost = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.", show_default="all")]
+Again = Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+Everything = Annotated[bool, typer.Option("--all", help="All that are there.")]
+Sent = Annotated[
+    bool, typer.Option("--replayed", help="Up to the first of each partition that was not replayed.")
+]
+Before = Annotated[
+    str | None,
+    typer.Option("--before", metavar="TIME", help="Written before (RFC 3339).", show_default=False),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 
 
 @dlq.command(
@@ -53,9 +77,7 @@ def list_(
     partition: Partition = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[
-        int, typer.Option(min=1, help="At most so many, the oldest of each partition first.")
-    ] = 1000,
+    limit: Limit = 1000,
     output: Format = Output.TEXT,
     debug: Debug = False,
 ) -> None:
@@ -71,12 +93,7 @@ def list_(
 @dlq.command(epilog="Example: `millrace dlq show pipeline.yaml 0:17`")
 def show(
     manifest: Manifest,
-    at: Annotated[
-        str,
-        typer.Argument(
-            metavar="PARTITION:OFFSET", help="Where it is, as `list` says under `at`.", show_default=False
-        ),
-    ],
+    at: At,
     kafka: Kafka = None,
     state: State = None,
     secrets: Secrets = None,
@@ -87,10 +104,7 @@ def show(
     from millrace.cli.dlq.access import Place
     from millrace.cli.dlq.listing import show_letter as command
 
-    partition, _, offset = at.partition(":")
-    if not (partition.isdecimal() and offset.isdecimal()):
-        raise typer.BadParameter(f"{at!r} is not PARTITION:OFFSET, for example 0:17")
-    command(Place(manifest, kafka, state, secrets), int(partition), int(offset), output is Output.JSON)
+    command(Place(manifest, kafka, state, secrets), *place_of(at), output is Output.JSON)
 
 
 @dlq.command(epilog="Example: `millrace dlq replay pipeline.yaml --stage score --reason 'no rate' --dry-run`")
@@ -99,20 +113,15 @@ def replay(
     kafka: Kafka = None,
     state: State = None,
     secrets: Secrets = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="TOPIC", help="Where to send them.", show_default="where each came from"
-        ),
-    ] = None,
+    to: To = None,
     stage: Stage = None,
     reason: Reason = None,
     partition: Partition = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default="all")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    limit: AtMost = None,
+    again: Again = False,
+    dry_run: DryRun = False,
     output: Format = Output.TEXT,
     debug: Debug = False,
 ) -> None:
@@ -141,15 +150,10 @@ def purge(
     kafka: Kafka = None,
     state: State = None,
     secrets: Secrets = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that are there.")] = False,
-    replayed: Annotated[
-        bool, typer.Option("--replayed", help="Up to the first of each partition that was not replayed.")
-    ] = False,
-    before: Annotated[
-        str | None,
-        typer.Option("--before", metavar="TIME", help="Written before (RFC 3339).", show_default=False),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    everything: Everything = False,
+    replayed: Sent = False,
+    before: Before = None,
+    yes: Yes = False,
     output: Format = Output.TEXT,
     debug: Debug = False,
 ) -> None:
@@ -161,3 +165,24 @@ def purge(
     command(
         place, everything=everything, replayed=replayed, before=before, yes=yes, as_json=output is Output.JSON
     )
+
+
+@dlq.command("in-pod", hidden=True)
+def in_pod(
+    errand: Annotated[str, typer.Option(help="What to do, as JSON.")],
+    manifest: Annotated[Path, typer.Option(help="As a worker has it.")],
+    secrets: Secrets = None,
+) -> None:
+    """What `kubectl millrace dlq` has done by a pod of its own."""
+    from millrace.cli.dlq.in_pod import do
+    from millrace.cli.errand.in_pod import carry_out
+
+    raise typer.Exit(carry_out(lambda say: do(errand, manifest, secrets, say)))
+
+
+def place_of(at: str) -> tuple[int, int]:
+    """Partition and offset. Raises typer.BadParameter."""
+    partition, _, offset = at.partition(":")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise typer.BadParameter(f"{at!r} is not PARTITION:OFFSET, for example 0:17")
+    return int(partition), int(offset)

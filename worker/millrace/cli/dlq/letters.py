@@ -50,7 +50,7 @@ def spans(cluster: Cluster, topic: str, clock: Clock) -> Mapping[int, Span]:
             raise TopicMissing(
                 f"topic {topic} does not exist",
                 where="spec.deadLetter.topic",
-                remedy="nothing has run yet, or it was deleted; check --kafka",
+                remedy="nothing has run yet, or it was deleted, or this is another broker",
             )
         return admin.spans(topic, range(described.partitions), deadline.remaining())
 

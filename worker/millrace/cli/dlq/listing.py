@@ -4,66 +4,98 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
 import msgspec
 
-from millrace.cli.dlq.access import Place, dead_letters
+from millrace.cli.dlq.access import DeadLetters, Place, dead_letters
 from millrace.cli.dlq.chosen import Chosen
 from millrace.cli.dlq.letters import Letter, letter_of, scan, spans
-from millrace.connectivity.ports import Record, Span
+from millrace.connectivity.ports import Span
 from millrace.errors import ExitCode, MillraceError
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """By partition and offset."""
+
+    topic: str
+    letters: tuple[Letter, ...]
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """A letter with all of its key, value and headers; those that it begins with say where it came from."""
+
+    letter: Letter
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
 def list_letters(place: Place, chosen: Chosen, limit: int, as_json: bool) -> None:
-    """The oldest letters, at most `limit`, by partition and offset."""
     with dead_letters(place) as there:
-        within = spans(there.cluster, there.topic, there.clock)
-        found = map(letter_of, scan(there.cluster, there.topic, within, there.clock))
-        letters = list(islice((letter for letter in found if letter in chosen), limit))
-        topic = there.topic
-    letters.sort(key=lambda letter: (letter.partition, letter.offset))
-    if as_json:
-        print_json(letters)
-    else:
-        _print(letters, topic, limit, all_of_them=chosen == Chosen())
+        listing = listed(there, chosen, limit)
+    print_listing(listing, chosen, limit, as_json)
 
 
 def show_letter(place: Place, partition: int, offset: int, as_json: bool) -> None:
-    """One letter, whole. Raises MillraceError (USAGE): there is none at that place."""
     with dead_letters(place) as there:
-        span = spans(there.cluster, there.topic, there.clock).get(partition)
-        record = None
-        if span is not None and span.beginning <= offset < span.end:
-            within = {partition: Span(offset, offset + 1)}
-            record = next(iter(scan(there.cluster, there.topic, within, there.clock)), None)
-        if record is None or record.offset() != offset:
-            raise MillraceError(
-                f"there is no dead letter at {partition}:{offset}",
-                where=f"topic {there.topic}",
-                remedy="`millrace dlq list` shows where there are some, in the column `at`",
-                code=ExitCode.USAGE,
-            )
+        whole = found(there, partition, offset)
+    print_whole(whole, as_json)
+
+
+def listed(there: DeadLetters, chosen: Chosen, limit: int) -> Listing:
+    """The oldest letters, at most `limit`."""
+    within = spans(there.cluster, there.topic, there.clock)
+    letters = map(letter_of, scan(there.cluster, there.topic, within, there.clock))
+    first = islice((letter for letter in letters if letter in chosen), limit)
+    return Listing(there.topic, tuple(sorted(first, key=lambda letter: (letter.partition, letter.offset))))
+
+
+def found(there: DeadLetters, partition: int, offset: int) -> Whole:
+    """One letter. Raises MillraceError (USAGE): there is none at that place."""
+    span = spans(there.cluster, there.topic, there.clock).get(partition)
+    record = None
+    if span is not None and span.beginning <= offset < span.end:
+        within = {partition: Span(offset, offset + 1)}
+        record = next(iter(scan(there.cluster, there.topic, within, there.clock)), None)
+    if record is None or record.offset() != offset:
+        raise MillraceError(
+            f"there is no dead letter at {partition}:{offset}",
+            where=f"topic {there.topic}",
+            remedy="`dlq list` shows where there are some, in the column `at`",
+            code=ExitCode.USAGE,
+        )
+    return Whole(letter_of(record), record.key(), record.value(), tuple(record.headers() or ()))
+
+
+def print_listing(listing: Listing, chosen: Chosen, limit: int, as_json: bool) -> None:
     if as_json:
-        print_json(_whole(record))
+        print_json(listing.letters)
     else:
-        _print_whole(record)
+        _print(listing.letters, listing.topic, limit, all_of_them=chosen == Chosen())
+
+
+def print_whole(whole: Whole, as_json: bool) -> None:
+    if as_json:
+        print_json(_plain(whole))
+    else:
+        _print_whole(whole)
 
 
 def print_json(result: object) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
 
 
-def _whole(record: Record) -> dict[str, object]:
+def _plain(whole: Whole) -> dict[str, object]:
     """The summary, with key, value and headers in full: text where they are UTF-8, base64 in `...Base64` where not."""
-    whole: dict[str, object] = msgspec.to_builtins(letter_of(record))
-    for name, content in (("key", record.key()), ("value", record.value())):
-        del whole[name]
-        whole |= _content(name, content)
-    whole["headers"] = [{"name": name, **_content("value", value)} for name, value in record.headers() or ()]
-    return whole
+    plain: dict[str, object] = msgspec.to_builtins(whole.letter)
+    for name, content in (("key", whole.key), ("value", whole.value)):
+        del plain[name]
+        plain |= _content(name, content)
+    plain["headers"] = [{"name": name, **_content("value", value)} for name, value in whole.headers]
+    return plain
 
 
 def _content(name: str, content: bytes | None) -> dict[str, object]:
@@ -75,7 +107,7 @@ def _content(name: str, content: bytes | None) -> dict[str, object]:
         return {f"{name}Base64": base64.b64encode(content).decode()}
 
 
-def _print(letters: list[Letter], topic: str, limit: int, *, all_of_them: bool) -> None:
+def _print(letters: Sequence[Letter], topic: str, limit: int, *, all_of_them: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -99,28 +131,27 @@ def _print(letters: list[Letter], topic: str, limit: int, *, all_of_them: bool) 
         console.print(Text(f"the first {limit}; see more with --limit", style="dim"))
 
 
-def _print_whole(record: Record) -> None:
+def _print_whole(whole: Whole) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console, letter = Console(soft_wrap=True), letter_of(record)
-    for name, text in _lines(letter, record):
+    console, value = Console(soft_wrap=True), whole.value
+    for name, text in _lines(whole):
         console.print(Text(f"{name:10} ", style="dim") + Text(text))
     console.print()
-    value = record.value()
     console.print(
         Text("no value (a tombstone)" if value is None else value.decode("utf-8", "backslashreplace"))
     )
 
 
-def _lines(letter: Letter, record: Record) -> Iterator[tuple[str, str]]:
+def _lines(whole: Whole) -> Iterator[tuple[str, str]]:
+    letter = whole.letter
     yield "at", f"{letter.partition}:{letter.offset}, written {_time(letter.timestamp)}"
     yield "from", f"{_origin(letter)}, of {_time(letter.source_timestamp)}"
     yield "stage", letter.stage
     yield "reason", letter.reason
-    key = record.key()
-    yield "key", "none" if key is None else key.decode("utf-8", "backslashreplace")
-    for name, value in record.headers() or ():
+    yield "key", "none" if whole.key is None else whole.key.decode("utf-8", "backslashreplace")
+    for name, value in whole.headers:
         yield "header", f"{name}: {'none' if value is None else value.decode('utf-8', 'backslashreplace')}"
 
 

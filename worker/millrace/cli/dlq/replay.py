@@ -213,7 +213,7 @@ class _Pass:
                     f"what was sent of partition {partition} is too scattered to be remembered",
                     where=self._what.topic,
                     remedy="send all that is left (no --stage, --reason, --partition), or purge what was sent "
-                    "(millrace dlq purge --replayed)",
+                    "(`dlq purge --replayed`)",
                     code=ExitCode.USAGE,
                 ) from None
         producer.send_offsets(self._what.group, self._what.topic, offsets, PATIENCE)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from millrace.cli.kubectl.dlq.app import dlq
 from millrace.cli.kubectl.offsets.app import offsets
 from millrace.cli.kubectl.options import Context, Kubeconfig, Name, Namespace, kubectl_of
 from millrace.cli.options import Debug, Format, Output
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(dlq, name="dlq")
 app.add_typer(offsets, name="offsets")
 
 

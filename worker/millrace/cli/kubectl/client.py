@@ -6,7 +6,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +68,34 @@ class Kubectl:
         found = json.loads(self.run(*words, "-o", "json"))
         assert isinstance(found, dict)
         return found
+
+    def stream(self, *words: str, seconds: float | None = None) -> Generator[str, None, None]:
+        """Lines of its standard output as they come, for so many seconds at most (None: until it ends)."""
+        try:
+            process = subprocess.Popen(
+                self.command(*words),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            raise not_to_be_started(error) from error
+        assert process.stdout is not None
+        end = threading.Timer(seconds, process.terminate) if seconds is not None else None
+        try:
+            if end is not None:
+                end.start()
+            for line in process.stdout:
+                yield line.rstrip("\n")
+            _, said = process.communicate()
+            if process.returncode > 0:
+                raise failed(said)
+        finally:
+            if end is not None:
+                end.cancel()
+            process.terminate()
+            process.wait()
 
     def command(self, *words: str) -> Sequence[str]:
         """Its command line."""

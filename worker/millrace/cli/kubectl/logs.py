@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
-from millrace.cli.kubectl.client import Kubectl, failed, not_to_be_started
+from millrace.cli.kubectl.client import Kubectl
 from millrace.cli.kubectl.status import pipeline
 from millrace.errors import ExitCode, MillraceError
 
@@ -128,23 +128,5 @@ def _is_about(fields: Mapping[str, object], stage: str) -> bool:
 
 
 def _followed(kubectl: Kubectl, words: list[str]) -> Iterator[Line]:
-    try:
-        process = subprocess.Popen(
-            kubectl.command(*words),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-    except OSError as error:
-        raise not_to_be_started(error) from error
-    assert process.stdout is not None
-    try:
-        for text in process.stdout:
-            yield parsed(text.rstrip("\n"))
-        _, said = process.communicate()
-        if process.returncode:
-            raise failed(said)
-    finally:
-        process.terminate()
-        process.wait()
+    with closing(kubectl.stream(*words)) as lines:
+        yield from map(parsed, lines)

@@ -125,6 +125,7 @@ def in_pod(
     secrets: Secrets = None,
 ) -> None:
     """What `kubectl millrace offsets` has done by a pod of its own."""
-    from millrace.cli.offsets.in_pod import Mounted, answer
+    from millrace.cli.errand.in_pod import carry_out
+    from millrace.cli.offsets.in_pod import Mounted, do
 
-    raise typer.Exit(answer(errand, Mounted(manifest, epoch_file, secrets)))
+    raise typer.Exit(carry_out(lambda _say: do(errand, Mounted(manifest, epoch_file, secrets))))

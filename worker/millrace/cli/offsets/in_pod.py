@@ -1,15 +1,13 @@
 """The part of `kubectl millrace offsets` that needs Kafka, where Kafka can be reached: in a pod beside the workers.
 
-It has what a worker has (the manifest, the epoch, the Secret, all mounted) and answers on one line of its standard output,
-among whatever else is written there.
+It has what a worker has: the manifest, the epoch, the Secret, all mounted.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
@@ -26,35 +24,19 @@ from millrace.worker.manifest import read
 from millrace_api import ConsumerPipeline
 from millrace_api.needed import transactional
 
-MARK: Final = "millrace-offsets: "
-"""What the line begins with."""
 
-Action = Literal["show", "reset", "repair"]
+class Look(msgspec.Struct, frozen=True, tag="show"):
+    """`stopped`: the pipeline's workers were seen to have ended. Answered by Offsets."""
 
-
-class Errand(msgspec.Struct, frozen=True):
-    """What the pod is sent for. `stopped`: the pipeline's workers were seen to have ended."""
-
-    action: Action
     stopped: bool
-    request: Request | None = None
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """The parts of a MillraceError."""
+class Change(msgspec.Struct, frozen=True, tag="change"):
+    """`stopped`: as of Look. Answered by Changes."""
 
-    what: str
-    where: str
-    remedy: str
-    code: int
-
-
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of the three."""
-
-    offsets: Offsets | None = None
-    changes: Changes | None = None
-    failed: Failed | None = None
+    action: Literal["reset", "repair"]
+    stopped: bool
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +46,17 @@ class Mounted:
     secrets: Path | None
 
 
-def answer(errand: str, mounted: Mounted) -> ExitCode:
-    """Do it, write the line, and return what the process is to end with."""
-    code = ExitCode.OK
-    try:
-        found = _done(msgspec.json.decode(errand, type=Errand), mounted)
-    except MillraceError as error:
-        code = error.code
-        found = Answer(failed=Failed(error.what, error.where, error.remedy, int(code)))
-    sys.stdout.write(f"\n{MARK}{msgspec.json.encode(found).decode()}\n")
-    sys.stdout.flush()
-    return code
-
-
-def read_answer(log: str) -> Answer | None:
-    """The line in what a pod has written; None: there is none, it ended before."""
-    for line in reversed(log.splitlines()):
-        if line.startswith(MARK):
-            try:
-                return msgspec.json.decode(line.removeprefix(MARK), type=Answer)
-            except msgspec.DecodeError:
-                return None
-    return None
-
-
-def _done(errand: Errand, mounted: Mounted) -> Answer:
+def do(errand: str, mounted: Mounted) -> Offsets | Changes:
+    """Raises MillraceError."""
+    asked = msgspec.json.decode(errand, type=Look | Change)
     pipeline = read(mounted.manifest).pipeline
     rewriter = _rewriter(pipeline, mounted)
     try:
-        if errand.action == "show" or errand.request is None:
-            return Answer(offsets=work.show(rewriter, running=not errand.stopped))
-        if errand.action == "reset":
-            changed = work.reset(rewriter, pipeline, errand.request, stopped=errand.stopped)
-        else:
-            changed = work.repair(rewriter, pipeline, errand.request)
-        return Answer(changes=changed)
+        if isinstance(asked, Look):
+            return work.show(rewriter, running=not asked.stopped)
+        if asked.action == "reset":
+            return work.reset(rewriter, pipeline, asked.request, stopped=asked.stopped)
+        return work.repair(rewriter, pipeline, asked.request)
     finally:
         rewriter.close()
 

@@ -37,10 +37,10 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show each partition's claim, the consumer group's offset beside it, and what the log holds."""
-    from millrace.cli.kubectl.offsets.course import place
+    from millrace.cli.kubectl.errand.sending import Place
     from millrace.cli.kubectl.offsets.course import show as command
 
-    command(place(kubectl_of(namespace, context, kubeconfig), name, timeout), output is Output.JSON)
+    command(Place.of(kubectl_of(namespace, context, kubeconfig), name, timeout), output is Output.JSON)
 
 
 @offsets.command(
@@ -64,12 +64,14 @@ def reset(
 
     Messages below the new offsets are not processed; those from there on are, also if they were before.
     """
-    from millrace.cli.kubectl.offsets.course import place
+    from millrace.cli.kubectl.errand.sending import Place
     from millrace.cli.kubectl.offsets.course import reset as command
     from millrace.cli.offsets.requests import Request
 
     request = Request(to, from_group, partitions, dry_run, again)
-    command(place(kubectl_of(namespace, context, kubeconfig), name, timeout), request, output is Output.JSON)
+    command(
+        Place.of(kubectl_of(namespace, context, kubeconfig), name, timeout), request, output is Output.JSON
+    )
 
 
 @offsets.command(epilog="Example: `kubectl millrace offsets repair flight-delays --from-group`")
@@ -92,9 +94,11 @@ def repair(
 
     Claims that are as they should be are left alone.
     """
-    from millrace.cli.kubectl.offsets.course import place
+    from millrace.cli.kubectl.errand.sending import Place
     from millrace.cli.kubectl.offsets.course import repair as command
     from millrace.cli.offsets.requests import Request
 
     request = Request(to, from_group, partitions, dry_run, again, take_over)
-    command(place(kubectl_of(namespace, context, kubeconfig), name, timeout), request, output is Output.JSON)
+    command(
+        Place.of(kubectl_of(namespace, context, kubeconfig), name, timeout), request, output is Output.JSON
+    )

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from millrace.cli.kubectl.changes import set_suspend
-from millrace.cli.kubectl.client import Kubectl
-from millrace.cli.kubectl.offsets.errand import rehearse, send
+from millrace.cli.kubectl.errand.hearing import say
+from millrace.cli.kubectl.errand.pod import SECRETS, Errand
+from millrace.cli.kubectl.errand.sending import Place, rehearse, send
 from millrace.cli.kubectl.status import pipeline
 from millrace.cli.kubectl.view import Pipeline
 from millrace.cli.offsets import shown
-from millrace.cli.offsets.in_pod import Answer, Errand
+from millrace.cli.offsets.answers import Changes, Offsets
+from millrace.cli.offsets.in_pod import Change, Look
 from millrace.cli.offsets.requests import Request, parse_position
-from millrace.clock import Clock, Deadline, SystemClock
+from millrace.clock import Deadline
 from millrace.errors import ExitCode, MillraceError
 
+_MOUNTED: Final = ("--manifest=", "--epoch-file=", SECRETS)
 _AGAIN: Final = 0.5  # seconds between two looks
 _CLAIMS: Final = ("ClaimLost", "ForeignClaim")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which pipeline. `patience`: seconds for the workers to end, and again for the pod."""
-
-    kubectl: Kubectl
-    name: str
-    patience: float
-    clock: Clock
-
-
-def place(kubectl: Kubectl, name: str, patience: float) -> Place:
-    return Place(kubectl, name, patience, SystemClock())
-
-
 def show(at: Place, as_json: bool) -> None:
     """Raises MillraceError, KubectlFailed."""
-    one = _here(at)
-    answer = _sent(at, one, Errand("show", stopped=_idle(one)))
-    assert answer.offsets is not None
-    shown.offsets(answer.offsets, shown.CLUSTER, as_json)
+    one = at.pipeline()
+    shown.offsets(send(at, one, _errand(at, Look(_idle(one))), Offsets), shown.CLUSTER, as_json)
 
 
 def reset(at: Place, request: Request, as_json: bool) -> None:
@@ -57,32 +42,22 @@ def repair(at: Place, request: Request, as_json: bool) -> None:
 
 def _change(at: Place, action: Literal["reset", "repair"], request: Request, as_json: bool) -> None:
     parse_position(request)  # before anything is stopped for it
-    one = _here(at)
+    one = at.pipeline()
     if action == "reset":
         _refuse_damaged(one)
     if request.dry_run:
-        answer = _sent(at, one, Errand(action, _idle(one), request))
+        changes = send(at, one, _errand(at, Change(action, _idle(one), request)), Changes)
     else:
-        errand = Errand(action, True, request)
-        rehearse(at.kubectl, one, errand)
+        errand = _errand(at, Change(action, True, request))
+        rehearse(at, one, errand)
         with _stopped(at, one, action) as stopped:
-            answer = _sent(at, stopped, errand)
+            changes = send(at, stopped, errand, Changes)
             _still_stopped(at)
-    assert answer.changes is not None
-    shown.changes(answer.changes, shown.CLUSTER, as_json)
+    shown.changes(changes, shown.CLUSTER, as_json)
 
 
-def _here(at: Place) -> Pipeline:
-    one = pipeline(at.kubectl, at.name)
-    if one.metadata.deletion_timestamp is not None:
-        raise _busy(
-            f"pipeline {at.name} is being deleted", "its offsets go with its manifest: docs/operator.md"
-        )
-    return one
-
-
-def _sent(at: Place, one: Pipeline, errand: Errand) -> Answer:
-    return send(at.kubectl, one, errand, Deadline.after(at.clock, at.patience))
+def _errand(at: Place, asked: Look | Change) -> Errand:
+    return Errand.of("offsets", asked, _MOUNTED, alone=True, patience=at.patience)
 
 
 def _idle(one: Pipeline) -> bool:
@@ -96,13 +71,13 @@ def _stopped(at: Place, one: Pipeline, action: str) -> Iterator[Pipeline]:
     if one.spec.suspend:
         yield _await_idle(at, action)
         return
-    _say(f"{at.name} is paused: its workers finish what they have taken, and end")
+    say(f"{at.name} is paused: its workers finish what they have taken, and end")
     set_suspend(at.kubectl, at.name, suspended=True)
     try:
         yield _await_idle(at, action)
     finally:
         set_suspend(at.kubectl, at.name, suspended=False)
-        _say(f"{at.name} goes on")
+        say(f"{at.name} goes on")
 
 
 def _await_idle(at: Place, action: str) -> Pipeline:
@@ -127,7 +102,7 @@ def _await_idle(at: Place, action: str) -> Pipeline:
 
 def _still_stopped(at: Place) -> None:
     if not pipeline(at.kubectl, at.name).spec.suspend:
-        _say(
+        say(
             f"warning: somebody has resumed {at.name} meanwhile. Offsets are set as told below, and workers that had begun "
             "elsewhere were fenced"
         )
@@ -180,8 +155,3 @@ def _never(at: Place, one: Pipeline) -> MillraceError:
 
 def _busy(what: str, remedy: str) -> MillraceError:
     return MillraceError(what, remedy=remedy, code=ExitCode.BUSY)
-
-
-def _say(line: str) -> None:
-    """Beside the answer, which may be read by a program."""
-    sys.stderr.write(line + "\n")
