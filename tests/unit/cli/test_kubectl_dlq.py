@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from api_manifests import FLIGHTS
+from millrace.cli.dlq import replaying
 from millrace.cli.dlq.in_pod import Choice, Replay, do
 from millrace.cli.dlq.purging import Which
 from millrace.cli.kubectl.client import Kubectl, Scope
@@ -37,12 +38,13 @@ class Desk:
     def __init__(self, manifest: Path, broker: MemoryBroker) -> None:
         self.manifest, self.broker = manifest, broker
         self.sent: list[Errand] = []
+        self.told: list[str] = []  # by the pod, meanwhile
         self.place = Place(Kubectl(Scope()), "flights", 60, SystemClock())
 
     def send(self, where: Place, one: Pipeline, errand: Errand, kind: type[T]) -> T:
         assert (where, one.metadata.name) == (self.place, "flights")
         self.sent.append(errand)
-        found = do(errand.request, self.manifest, None, lambda _: None)
+        found = do(errand.request, self.manifest, None, self.told.append)
         return msgspec.json.decode(msgspec.json.encode(found), type=kind)
 
     def die(self, value: bytes, stage: str = "score") -> None:
@@ -102,8 +104,9 @@ def test_what_is_refused_anyway_needs_no_pod(desk: Desk) -> None:
 
 
 def test_a_dry_run_runs_beside_others_and_a_replay_alone(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(replaying, "_EVERY", 0.0)
     desk.die(b"1")
     asked = Replay(EVERYTHING, None, False, None, dry_run=True)
     course.replay_letters(desk.place, asked, False)
@@ -115,6 +118,7 @@ def test_a_dry_run_runs_beside_others_and_a_replay_alone(
     }  # fmt: skip
     assert [record.value() for record in desk.broker.records("flights")] == [b"1"]
     assert [errand.alone for errand in desk.sent] == [False, True]
+    assert desk.told == ["1 dead letters looked at, now at 0:0"] * 2
 
 
 def test_a_purge_asks_here_and_deletes_what_was_agreed_to_and_no_more(

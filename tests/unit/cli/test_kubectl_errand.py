@@ -123,8 +123,9 @@ def test_an_answer_that_was_cut_is_no_answer(desk: Desk) -> None:
 
 
 def test_a_pod_that_ends_without_an_answer_is_told_with_its_last_words(desk: Desk) -> None:
-    terminated = {"state": {"terminated": {"exitCode": 2, "reason": "Error"}}}
-    desk.phase("Failed", containerStatuses=[terminated])
+    mesh = {"name": "mesh", "state": {"running": {}}}
+    own = {"name": "errand", "state": {"terminated": {"exitCode": 2, "reason": "Error"}}}
+    desk.phase("Running", containerStatuses=[mesh, own])  # a container that others have added never ends
     desk.write("log", "Error: No such command 'in-pod'\n")
     with pytest.raises(MillraceError, match="No such command") as raised:
         desk.send()
@@ -147,10 +148,11 @@ def test_another_one_at_work_is_left_alone_and_one_that_has_ended_is_not_in_the_
         rehearse(place, place.pipeline(), ERRAND)
     assert not any(call.startswith("delete") for call in desk.calls)
     desk.write("refused", refused)
-    desk.write("pod", {"metadata": {"deletionTimestamp": "now"}, "status": {"phase": "Running"}})
+    going = {"deletionTimestamp": "now", "labels": {TOKEN: "old"}}
+    desk.write("pod", {"metadata": going, "status": {"phase": "Running"}})
     desk.write("followed", "\n".join(desk.answers([7])))
     assert desk.send() == [7]
-    assert any(call.startswith("delete pod flights.dlq") for call in desk.calls)
+    assert f"delete pods --selector {TOKEN}=old --timeout=60s" in desk.calls
 
 
 def test_what_is_not_made_is_not_taken_away(desk: Desk) -> None:

@@ -87,8 +87,8 @@ def test_a_command_in_the_documents_exists(body: str) -> None:
                 assert {word for word in given if word} <= targets, line
             case ["millrace", *given]:
                 _assert_millrace_knows(given, line)
-            case ["kubectl", "millrace", "offsets", command, *given]:
-                _assert_help_has("millrace.cli.kubectl", ["offsets", command], given, line)
+            case ["kubectl", "millrace", ("offsets" | "dlq") as group, command, *given]:
+                _assert_help_has("millrace.cli.kubectl", [group, command], given, line)
             case ["kubectl", "millrace", command, *given]:
                 _assert_help_has("millrace.cli.kubectl", [command], given, line)
             case _:

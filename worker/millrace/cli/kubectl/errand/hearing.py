@@ -12,19 +12,21 @@ import msgspec
 from millrace.cli.errand.in_pod import understood
 from millrace.cli.errand.wire import MARK, Ear
 from millrace.cli.kubectl.client import Kubectl, KubectlFailed
+from millrace.cli.kubectl.errand.pod import CONTAINER
 from millrace.clock import Deadline
 from millrace.errors import ExitCode, MillraceError
 from millrace_api.tree import Tree, at, get, items
 
 T = TypeVar("T")
 
+_ITS: Final = f"--container={CONTAINER}"
 _AGAIN: Final = 0.5  # seconds between two looks
 # These don't pass by themselves, or not soon.
 _HOPELESS: Final = frozenset(
     {"ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"}
 )
 _USUAL: Final = ("ContainerCreating", "PodInitializing")
-OVER: Final = ("Succeeded", "Failed")
+_OVER: Final = ("Succeeded", "Failed")
 _TAIL: Final = 10  # lines
 _AS_IMAGE: Final = (
     "the workers' image must have this version of millrace: compare `millrace --version` in both"
@@ -42,9 +44,9 @@ def heard(kubectl: Kubectl, name: str, deadline: Deadline, kind: type[T]) -> T:
     ear, waits = Ear(), ""
     while True:
         pod = _look(kubectl, name, deadline)
-        if phase_of(pod) in OVER:
+        if is_over(pod):
             return _at_last(kubectl, name, pod, ear, kind)
-        if phase_of(pod) == "Running":
+        if _phase(pod) == "Running":
             _listen(kubectl, name, ear, deadline)
             answer = ear.answer()
             if answer is not None:
@@ -76,7 +78,7 @@ def _look(kubectl: Kubectl, name: str, deadline: Deadline) -> Mapping[str, objec
 def _listen(kubectl: Kubectl, name: str, ear: Ear, deadline: Deadline) -> None:
     """Until the log ends, or the connection does."""
     try:
-        with closing(kubectl.stream("logs", name, "--follow", seconds=deadline.remaining())) as lines:
+        with closing(kubectl.stream("logs", name, _ITS, "--follow", seconds=deadline.remaining())) as lines:
             for line in lines:
                 _hear(ear, line)
     except KubectlFailed as failure:
@@ -93,7 +95,7 @@ def _hear(ear: Ear, line: str) -> None:
 def _at_last(kubectl: Kubectl, name: str, pod: Tree, ear: Ear, kind: type[T]) -> T:
     """The answer of a pod that has ended, from what is there of its log."""
     try:
-        log = kubectl.run("logs", name).splitlines()
+        log = kubectl.run("logs", name, _ITS).splitlines()
     except KubectlFailed as failure:
         if failure.code is ExitCode.CREDENTIALS:
             raise
@@ -122,7 +124,17 @@ def _understood(answer: bytes, kind: type[T]) -> T:
         ) from None
 
 
-def phase_of(pod: Tree) -> str:
+def is_over(pod: Tree) -> bool:
+    """The work is: a container that was added to the pod (of a service mesh, say) may go on."""
+    return _phase(pod) in _OVER or _terminated(pod) is not None
+
+
+def _terminated(pod: Tree) -> object:
+    own = (c for c in items(at(pod, ("status", "containerStatuses"))) if get(c, "name") == CONTAINER)
+    return at(next(own, None), ("state", "terminated"))
+
+
+def _phase(pod: Tree) -> str:
     phase = get(get(pod, "status"), "phase")
     return phase if isinstance(phase, str) else ""
 
@@ -141,7 +153,7 @@ def _waits(pod: Tree) -> str:
 
 
 def _never(name: str, pod: Tree, waits: str) -> MillraceError:
-    if phase_of(pod) == "Running":
+    if _phase(pod) == "Running":
         return MillraceError(
             f"pod {name} has not ended in time",
             remedy="--timeout waits longer; what it has done stays done: start it again",
@@ -155,7 +167,7 @@ def _never(name: str, pod: Tree, waits: str) -> MillraceError:
 
 
 def _speechless(pod: Tree, log: Sequence[str]) -> MillraceError:
-    ended = at(pod, ("status", "containerStatuses", 0, "state", "terminated"))
+    ended = _terminated(pod)
     reasons = [reason for reason in (get(get(pod, "status"), "reason"), get(ended, "reason")) if reason]
     code = get(ended, "exitCode")
     told = "\n".join(["", *[line for line in log if line and MARK not in line][-_TAIL:]])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from millrace.cli.kubectl.client import Kubectl, KubectlFailed
-from millrace.cli.kubectl.errand.hearing import OVER, heard, phase_of
+from millrace.cli.kubectl.errand.hearing import heard, is_over
 from millrace.cli.kubectl.errand.pod import TOKEN, Errand, encoded, name_of, pod_of
 from millrace.cli.kubectl.status import pipeline
 from millrace.cli.kubectl.view import Pipeline
@@ -66,7 +66,7 @@ def rehearse(where: Place, one: Pipeline, errand: Errand) -> None:
     except KubectlFailed as failure:
         if failure.reason != "AlreadyExists":
             raise
-        _refuse_busy(kubectl, name_of(one, errand), errand.command)
+        _ended(kubectl, name_of(one, errand), errand.command)
 
 
 def _stateful(kubectl: Kubectl, one: Pipeline) -> Tree:
@@ -114,23 +114,29 @@ def _make(kubectl: Kubectl, name: str, command: str, pod: str) -> None:
     except KubectlFailed as failure:
         if failure.reason != "AlreadyExists":
             raise
-    _refuse_busy(kubectl, name, command)
-    # that of one that was killed, or is about to go
-    kubectl.run("delete", "pod", name, "--ignore-not-found", "--timeout=60s")
+    old = _ended(kubectl, name, command)  # of one that was killed, or is about to go
+    if old:
+        kubectl.run("delete", "pods", "--selector", f"{TOKEN}={old}", "--timeout=60s")
     kubectl.run("create", "--filename", "-", stdin=pod)
 
 
-def _refuse_busy(kubectl: Kubectl, name: str, command: str) -> None:
+def _ended(kubectl: Kubectl, name: str, command: str) -> str:
+    """The token of the pod that has this name, so that no newer one is meant; "" if there is none any more. Raises MillraceError
+    (BUSY) if it is at work.
+    """
     try:
         pod = kubectl.json("get", "pod", name)
     except KubectlFailed as failure:
         if failure.reason == "NotFound":
-            return
+            return ""
         raise
-    if phase_of(pod) not in OVER and at(pod, ("metadata", "deletionTimestamp")) is None:
+    token = at(pod, ("metadata", "labels", TOKEN))
+    going = at(pod, ("metadata", "deletionTimestamp")) is not None
+    if not isinstance(token, str) or not (is_over(pod) or going):
         raise MillraceError(
             f"another `kubectl millrace {command}` is at work on this pipeline",
             where=f"pod {name}",
             remedy=f"wait for it; if nobody waits for it any more: kubectl delete pod {name}",
             code=ExitCode.BUSY,
         )
+    return token
