@@ -43,10 +43,10 @@ class Editor:
         if not (folder / "bin" / "kubectl").exists():
             (folder / "bin" / "kubectl").symlink_to(binaries.ensure(["kubectl"], build=False)["kubectl"])
 
-    def run(self, *words: object) -> subprocess.CompletedProcess[str]:
+    def start(self, *words: object) -> subprocess.Popen[str]:
         """kubectl millrace ..."""
         code = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker"))
-        return subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-m", "millrace.cli.kubectl", *map(str, words), "-n", NAMESPACE],
             env={
                 **os.environ,
@@ -54,10 +54,19 @@ class Editor:
                 "PYTHONPATH": code,
                 "KUBECONFIG": str(self.kubeconfig),
             },
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=400,
         )
+
+    def run(self, *words: object) -> subprocess.CompletedProcess[str]:
+        with self.start(*words) as process:
+            try:
+                out, err = process.communicate(timeout=400)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def told(self, *words: object) -> Any:
         done = self.run(*words, "-o", "json")

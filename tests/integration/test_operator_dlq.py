@@ -5,6 +5,7 @@ the broker really do their work (`kubelet_double`), and their user has no more t
 from __future__ import annotations
 
 import base64
+import signal
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from kubelet_double import KubeletDouble
 from millrace.cli.dlq.letters import REPLAYED, scan, spans
 from millrace.clock import SystemClock
 from millrace.connectivity.confluent import ConfluentCluster
-from millrace.connectivity.ports import Record
+from millrace.connectivity.ports import OffsetAndMetadata, Record
 from millrace.errors import ExitCode
 from millrace.local.broker.embedded import EmbeddedBroker
 from operator_process import NAMESPACE, PIPELINE, PODS, STATEFUL, Operator, manifest, prepare
@@ -50,6 +51,28 @@ def die(broker: ConfluentCluster, source: str, *values: bytes) -> None:
         writer.commit(60.0)
 
 
+def interrupt_one(editor: Editor, operator: Operator, broker: ConfluentCluster) -> None:
+    """Ctrl-C in a replay that can't have gone far: whether some were sent already is pending."""
+
+    def pods() -> list[str]:
+        return [pod["metadata"]["name"] for pod in operator.get(PODS)["items"]]
+
+    with closing(broker.transactional_producer("another")) as another:
+        another.init(60.0)
+        another.begin()
+        another.send_offsets("air.flights.dlq.replay", DEAD, {0: OffsetAndMetadata(0)}, 60.0)
+        with editor.start("dlq", "replay", "flights") as process:
+            try:
+                operator.eventually(lambda: "flights.dlq" in pods())
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=240)
+            finally:
+                process.kill()
+        assert process.returncode == ExitCode.INTERRUPTED
+        operator.eventually(lambda: "flights.dlq" not in pods())
+        another.abort(60.0)
+
+
 def test_letters_are_listed_shown_sent_again_and_deleted_with_the_rights_of_an_editor(
     start_plane: Callable[..., ControlPlane],
     kafka: EmbeddedBroker,
@@ -78,6 +101,8 @@ def test_letters_are_listed_shown_sent_again_and_deleted_with_the_rights_of_an_e
         # before, and then to where they came from, each once
         planned = editor.told("dlq", "replay", "flights", "--limit", 2, "--dry-run")
         assert (planned["replayed"], records(broker, source)) == (2, [])
+        interrupt_one(editor, operator, broker)
+        assert records(broker, source) == []
         assert editor.told("dlq", "replay", "flights", "--limit", 2)["topics"] == {source: 2}
         again = editor.told("dlq", "replay", "flights", "--limit", 2)
         assert (again["replayed"], again["replayedBefore"]) == (1, 0)

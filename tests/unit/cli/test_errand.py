@@ -7,12 +7,13 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.cli.errand.in_pod import Found, Say, carry_out, understood
+from millrace.cli.errand.in_pod import Say, carry_out, understood
 from millrace.cli.errand.wire import MARK, PIECE, Ear, Voice
 from millrace.errors import ExitCode, MillraceError
 
@@ -68,6 +69,15 @@ def test_lines_that_are_none_of_it_say_nothing() -> None:
     assert not ear.ended
 
 
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """As it was before."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm")
 def test_what_the_work_has_found_or_met_with_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     def answer() -> bytes:
         ear = Ear()
@@ -91,8 +101,6 @@ def test_what_the_work_has_found_or_met_with_is_the_answer(capsys: pytest.Captur
         understood(answer(), dict[str, int])
     assert (raised.value.what, raised.value.where, raised.value.remedy) == ("w", "here", "r")
     assert raised.value.code is ExitCode.TOPIC
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    assert Found.__struct_config__.tag == "found"
 
 
 def test_work_in_a_pod_that_is_deleted_is_interrupted() -> None:
