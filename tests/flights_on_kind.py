@@ -6,6 +6,9 @@ The workers' part of the example, with names of its own, since the broker is eve
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +29,7 @@ from millrace.ownership.claim import Claim
 
 Object = dict[str, Any]
 
+ROOT = Path(__file__).parents[1]
 PORTION = 200  # flights at a time while they flow
 PAUSE = 0.3  # seconds between two portions
 
@@ -107,6 +111,25 @@ class Flights:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin, check=True).stdout
 
+    def millrace(self, *words: str) -> Any:
+        """What `kubectl millrace WORDS -o json` prints; it finds kubectl as a user's shell does."""
+        code = os.pathsep.join(str(ROOT / part) for part in ("crds", "worker"))
+        tools = f"{self.cluster.directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            [sys.executable, "-m", "millrace.cli.kubectl", *words, "-n", self.namespace, "-o", "json"],
+            env={
+                **os.environ,
+                "PATH": tools,
+                "PYTHONPATH": code,
+                "KUBECONFIG": str(self.cluster.kubeconfig),
+            },
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
     def scale(self, replicas: int) -> None:
         self.kubectl("scale", f"cpl/{self.name}", f"--replicas={replicas}")
 
@@ -173,6 +196,11 @@ class Flights:
         )
 
     # the flights
+
+    def letters(self) -> Mapping[tuple[int, int], bytes | None]:
+        """Values of the dead letters, by partition and offset."""
+        found = example("topics").read(self.bootstrap, self.dead)
+        return {(record.partition, record.offset): record.value for record in found}
 
     def feed(self, count: int) -> None:
         """So many more of them."""

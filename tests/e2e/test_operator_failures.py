@@ -17,6 +17,7 @@ from confluent_kafka import Consumer
 from cluster import kafka
 from cluster.kind import Cluster
 from installed_operator import NAMESPACE, Installed, eventually, installed
+from millrace.connectivity.confluent import ConfluentCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -24,6 +25,7 @@ Object = dict[str, Any]
 CODE = {
     "good.py": "def same(value):\n    return value\n",
     "crash.py": "import os\n\nos._exit(77)\n",
+    "stuck.py": "import threading\n\n\ndef same(value):\n    threading.Event().wait()\n",
     "hungry.py": "KEPT = []\n\n\ndef setup():\n    KEPT.append(b'x' * (600 << 20))\n\n\ndef same(value):\n    return value\n",
 }
 
@@ -211,6 +213,23 @@ def test_what_is_mended_runs(place: Place, name: str) -> None:
     place.apply(name, CASES[name].mended)
 
     place.await_running(name)
+
+
+def test_a_stage_that_is_stuck_is_told_and_other_code_takes_it_away(place: Place, kube: Cluster) -> None:
+    place.apply("stuck", stage("stuck:same"))
+    place.await_running("stuck")
+    producer = ConfluentCluster(kafka.outside(kube), client_id="feeds").producer()
+    producer.produce(place.topic("stuck"), b"{}", partition=1)
+    producer.flush(60.0)
+    producer.close()
+
+    place.await_condition("stuck", "Degraded", "StageStuck", "True")
+    told = next(one for one in place.status("stuck")["conditions"] if one["type"] == "Degraded")
+    assert "stage same is stuck in a call at partition 1, offset 0" in told["message"]
+    place.apply("stuck", stage("good:same"))
+    place.await_running("stuck")
+    eventually(lambda: place.condition("stuck", "Degraded")[0] != "True", "it is over", place.told)
+    place.kubectl("delete", "cpl", "stuck", "--timeout=120s")
 
 
 def test_a_stray_subscriber_is_named_and_does_no_harm(place: Place, kube: Cluster) -> None:

@@ -6,6 +6,7 @@ The tests share one pipeline, and each goes on from where the one before has lef
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -152,6 +153,24 @@ def test_a_suspended_pipeline_goes_on_where_it_was(flights: Flights) -> None:
     flights.apply(suspend=False)
     flights.await_running(3)
     flights.exact()
+
+
+def test_dead_letters_and_offsets_are_looked_at_from_where_kubectl_is(flights: Flights) -> None:
+    """By pods of their own, on a real kubelet: a long answer and one that is bytes come through its log as they are."""
+    there = flights.letters()
+    listed = flights.millrace("dlq", "list", flights.name, "--limit", str(len(there)))
+    assert {(one["partition"], one["offset"]) for one in listed} == set(there)
+    (partition, offset), value = max(there.items(), key=lambda letter: len(letter[1] or b""))
+    shown = flights.millrace("dlq", "show", flights.name, f"{partition}:{offset}")
+    whole = shown["value"].encode() if "value" in shown else base64.b64decode(shown["valueBase64"])
+    assert whole == value
+    planned = flights.millrace("dlq", "replay", flights.name, "--dry-run")
+    assert (planned["dryRun"], planned["replayed"]) == (True, len(there))
+
+    offsets = flights.millrace("offsets", "show", flights.name)
+    assert {row["partition"]: row["holder"] for row in offsets["partitions"]} == flights.holders()
+    left = [pod["metadata"]["name"] for pod in flights.pods()]
+    eventually(lambda: len(flights.pods()) == 3, f"errands leave no pod behind: {left}")
 
 
 def test_a_deleted_pipeline_is_drained_and_leaves_nothing(flights: Flights) -> None:
