@@ -86,6 +86,8 @@ def installed(
         yield found
     finally:
         release.uninstall(cluster)
+        # one that still ends would ask on, without any rights, beside the next
+        eventually(lambda: not found.pods(), "the operator's pods are gone")
 
 
 def kill_program(cluster: Cluster, namespace: str, pod: str, program: str) -> None:
