@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -32,6 +33,17 @@ from millrace_operator.work_queue import Key as PipelineKey
 _AGAIN: Final = 2.0  # seconds after which a watch that broke off is tried again
 
 
+@dataclass(eq=False, slots=True)
+class _Meanwhile:
+    """What the watches have told while a write was under way: uids of objects that are gone, kinds that were listed anew."""
+
+    gone: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+
+    def overtook(self, answer: Tree) -> bool:
+        return text(answer, "metadata", "uid") in self.gone or text(answer, "kind") in self.listed
+
+
 class Cache:
     """Args:
     namespace: "": all of them.
@@ -43,7 +55,7 @@ class Cache:
         self._objects: dict[PipelineKey, dict[Key, Tree]] = {}
         self._nodes: dict[str, float] = {}
         self._ready: dict[str, asyncio.Event] = {}
-        self._gone_meanwhile: dict[int, list[str]] = {}  # by write under way: uids
+        self._under_way: list[_Meanwhile] = []  # of writes
         self._log = structlog.get_logger("millrace.operator")
         self.service_monitors = False
 
@@ -91,17 +103,17 @@ class Cache:
     async def write(self, request: Awaitable[Tree | None]) -> None:
         """Wait for a write of ours; its answer is known at once, not when the watch tells it.
 
-        Unless the watch has told meanwhile that the object is gone: then the answer is the older news, and nothing would
-        ever take the object out again.
+        Unless the watch has told meanwhile that the object is gone, or all of its kind were listed anew: then the answer
+        may be the older news, and nothing would ever take the object out again. What is left out of the cache so is told by
+        the watch, or was in the list.
         """
-        gone: list[str] = []
-        at = id(gone)
-        self._gone_meanwhile[at] = gone
+        meanwhile = _Meanwhile()
+        self._under_way.append(meanwhile)
         try:
             answer = await request
         finally:
-            del self._gone_meanwhile[at]
-        if answer is not None and text(answer, "metadata", "uid") not in gone:
+            self._under_way.remove(meanwhile)
+        if answer is not None and not meanwhile.overtook(answer):
             self._put(answer)
 
     async def _knows(self, kind: Kind) -> bool:
@@ -139,6 +151,8 @@ class Cache:
     def _replace(self, kind: Kind, found: Mapping[tuple[PipelineKey, Key], Tree]) -> None:
         if kind is NODES:
             self._nodes.clear()
+        for write in self._under_way:
+            write.listed.add(kind.name)
         for pipeline, objects in list(self._objects.items()):
             for at in [at for at in objects if at[0] == kind.name and (pipeline, at) not in found]:
                 self._remove(pipeline, at)
@@ -178,6 +192,8 @@ class Cache:
         if kind is NODES:
             # a node that is gone for good: its pods are lost, as those of one that is silent
             return
+        for write in self._under_way:
+            write.gone.add(text(tree, "metadata", "uid"))
         pipeline, at = _place(tree)
         old = self._objects.get(pipeline, {}).get(at)
         if old is not None and text(old, "metadata", "uid") == text(tree, "metadata", "uid"):
@@ -185,9 +201,7 @@ class Cache:
 
     def _remove(self, pipeline: PipelineKey, at: Key) -> None:
         objects = self._objects[pipeline]
-        uid = text(objects.pop(at), "metadata", "uid")
-        for gone in self._gone_meanwhile.values():
-            gone.append(uid)
+        del objects[at]
         if not objects:
             del self._objects[pipeline]
         self._changed(pipeline)

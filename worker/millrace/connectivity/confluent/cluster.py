@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from millrace.connectivity import settings
 from millrace.connectivity.confluent.administration import ConfluentAdmin
 from millrace.connectivity.confluent.errors import Connection
 from millrace.connectivity.confluent.reader import ConfluentConsumer
-from millrace.connectivity.confluent.survey import ConfluentSurvey
 from millrace.connectivity.confluent.transactional import ConfluentTransactionalProducer
 from millrace.connectivity.confluent.writer import ConfluentProducer
 from millrace.connectivity.credentials import Credentials
+
+if TYPE_CHECKING:
+    from millrace.connectivity.confluent.survey import ConfluentSurvey
 
 
 class ConfluentCluster:
@@ -60,6 +63,8 @@ class ConfluentCluster:
         return ConfluentAdmin(settings.admin(self._common, self._properties), self._connection())
 
     def survey(self) -> ConfluentSurvey:
+        from millrace.connectivity.confluent.survey import ConfluentSurvey  # no worker needs it
+
         return ConfluentSurvey(settings.admin(self._common, self._properties), self._connection())
 
     def _connection(self) -> Connection:
